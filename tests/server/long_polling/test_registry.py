@@ -13,10 +13,11 @@ from headway.contract.definitions import CloseGate, DefineRequest, LaneSpec, Set
 from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.contract.views import JobsQuery, Query, WhyQuery, WorkersQuery
 from headway.core.errors import StoreUnavailable
+from headway.core.job import MAX_ARGS
 from headway.core.state import State
 from headway.runtime.timing import REAL, Timing
 from headway.server.long_polling import registry as attendance
-from headway.server.long_polling.claiming import LaneSelection
+from headway.server.long_polling.claiming import MOST_ARGS, LaneSelection
 from headway.server.long_polling.registry import LongPollRegistry
 from headway.stores import open_store
 from headway.testing.clock import START_AT
@@ -294,6 +295,27 @@ async def test_reply_to_a_repeated_number_is_never_given_back(
     # The first reply may have arrived: the worker still holds the job.
     page = await store.read(JobsQuery(ids=(job(1).id,)))
     assert page.rows[0].state is State.RUNNING
+
+
+async def test_arguments_beyond_the_limit_of_a_reply_are_given_back_unused(
+    store: Counted, registry: LongPollRegistry
+) -> None:
+    args = b'{"text": "' + b"x" * (MAX_ARGS - 12) + b'"}'
+    jobs = [job(number, args=args) for number in range(20)]
+    for at in range(0, 20, 10):
+        await store.enqueue(jobs[at : at + 10])
+    ids = [one.id for one in jobs]
+    first = await registry.pull(pull("w", request=1, n=20))
+    fits = MOST_ARGS // MAX_ARGS
+    assert [one.id for one in first.jobs] == ids[:fits]
+    assert first.again
+    await registry.finish()
+    repeat = await registry.pull(pull("w", request=1, n=20))
+    assert [one.id for one in repeat.jobs] == ids[:fits]
+    rest = await registry.pull(pull("v", n=20))
+    assert [one.id for one in rest.jobs] == ids[fits:]
+    assert {one.attempt for one in rest.jobs} == {1}
+    assert not rest.again
 
 
 async def test_nothing_remains_when_all_have_left(

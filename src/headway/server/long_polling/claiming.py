@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from headway.contract.claims import Claimed, ClaimReply, ClaimRequest, LaneOrder
@@ -217,6 +218,9 @@ MOST_TURNS = 1_000
 GIVE_BACK_WITHIN = 60.0
 """Seconds for which releasing jobs is retried; after that they return when the lease ends."""
 
+MOST_ARGS = 16 * 1024 * 1024
+"""Maximum bytes of arguments in a reply; the first job is returned whatever its size."""
+
 _log = logging.getLogger("headway.server")
 
 
@@ -265,7 +269,7 @@ class PollClaimer:
     def give_back(self, worker: str, jobs: Sequence[Claimed]) -> None:
         """Release jobs whose reply was not delivered, in the background."""
         if jobs:
-            self._spawn(self._give_back(worker, jobs))
+            self._spawn(self._give_back(worker, jobs, "its client had disconnected"))
 
     async def finish(self) -> None:
         """Wait until all undelivered jobs are released."""
@@ -339,6 +343,12 @@ class PollClaimer:
         if reply.jobs and not is_repeat:
             _remember(self._last_with_jobs, request.worker, request.request, MOST_REMEMBERED)
         await log_dead(self._store, reply.dead)
+        fits = sum(size <= MOST_ARGS for size in accumulate(len(job.args) for job in reply.jobs))
+        surplus = reply.jobs[max(fits, 1) :]
+        if surplus:
+            # A repeat drops the same jobs, so none of them was ever handed out.
+            reply = replace(reply, jobs=reply.jobs[: max(fits, 1)], again=True)
+            self._spawn(self._give_back(request.worker, surplus, "the reply was full"))
         return reply, is_repeat
 
     async def _undo(self, worker: str, claim: asyncio.Future[tuple[ClaimReply, bool]]) -> None:
@@ -348,12 +358,9 @@ class PollClaimer:
             _log.warning("claim of a disconnected client has an unknown result: %s", error)
             return
         if not is_repeat:
-            await self._give_back(worker, reply.jobs)
+            self.give_back(worker, reply.jobs)
 
-    async def _give_back(self, worker: str, jobs: Sequence[Claimed]) -> None:
-        if not jobs:
-            return
-        reason = "its client had disconnected"
+    async def _give_back(self, worker: str, jobs: Sequence[Claimed], reason: str) -> None:
         outcomes = tuple(Released(job.id, job.run, reason=reason) for job in jobs)
         request = SettleRequest(worker=worker, outcomes=outcomes)
         end = self._timing.monotonic() + GIVE_BACK_WITHIN
