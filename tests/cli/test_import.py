@@ -8,9 +8,12 @@ import pytest
 
 import headway as hw
 from headway.cli.commands.files import Import
-from headway.contract.claims import Claimed, ClaimRequest
+from headway.contract.claims import ClaimRequest
 from headway.contract.operate import ActReply, ActRequest
+from headway.contract.outcomes import SettleRequest, Succeeded
+from headway.core.errors import StoreUnavailable
 from headway.stores.memory.store import MemoryStore
+from headway.testing.clock import FakeClock
 from tests.cli.conftest import Headway
 
 APP = """
@@ -112,30 +115,45 @@ def test_called_off_jobs_are_recorded_as_cancelled_with_author_and_reason(
     assert (note["author"], note["reason"]) == ("the tester", "no air time")
 
 
-async def test_job_that_is_cancelled_at_once_starts_on_no_worker():
+async def test_job_that_is_cancelled_at_once_never_starts_even_if_the_import_is_killed():
     """Of 5000 such jobs imported beside a worker 2020 were run, and then cancelled."""
 
-    class ClaimedMeanwhile(MemoryStore):
-        claimed: tuple[Claimed, ...] = ()
+    class Killed(MemoryStore):
+        is_alive = False
 
         async def act(self, request: ActRequest) -> list[ActReply]:
-            claim = ClaimRequest(worker="w", request=1, lanes=(("calls", 1),), n=9, free=9)
-            self.claimed = tuple((await self.claim(claim)).jobs)
-            return await super().act(request)
+            if self.is_alive:
+                return await super().act(request)
+            raise StoreUnavailable("the import is killed here")
 
-    store, app = ClaimedMeanwhile(), hw.App("memory://")
+    clock = FakeClock()
+    store, app = Killed(clock), hw.App("memory://")
 
-    @app.job(lane="calls")
+    @app.job(lane="calls", key="{phone}")
     async def call(job: hw.Job, phone: str) -> None: ...
 
     def calls(row: dict[str, str]) -> Iterator[hw.NewJob | hw.CancelledJob]:
         yield hw.CancelledJob(call.make(phone=row["phone"]), "opted out")
         yield call.make(phone="2")
 
-    work = Import(store, calls, "ada", lambda _: None)
-    tally = await work.run([b'{"phone":"1"}'], lambda *_: None)
-    assert (tally.created, tally.cancelled) == (2, 1)
-    assert [one.args for one in store.claimed] == [b'{"phone":"2"}']
+    def work() -> Import:
+        return Import(store, calls, "ada", lambda _: None)
+
+    rows = [b'{"phone":"1"}']
+    with pytest.raises(StoreUnavailable):
+        await work().run(rows, lambda *_: None)
+    started: list[bytes] = []
+    for number, days in enumerate((0, 1, 4000), start=1):
+        clock.advance(days * 86_400_000)
+        claim = ClaimRequest(worker=f"w{number}", request=1, lanes=(("calls", 1),), n=9, free=9)
+        reply = await store.claim(claim)
+        started += [one.args for one in reply.jobs]
+        settled = tuple(Succeeded(one.id, one.run) for one in reply.jobs)
+        await store.settle(SettleRequest(worker=f"w{number}", outcomes=settled))
+    assert started == [b'{"phone":"2"}']
+    store.is_alive = True
+    tally = await work().run(rows, lambda *_: None)
+    assert tally.cancelled == 1
     await store.close()
 
 

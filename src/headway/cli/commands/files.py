@@ -25,6 +25,7 @@ from headway.cli.text import to_json
 from headway.contract.operate import Acted, ActRequest, Verb
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
+from headway.core.check import LATEST
 from headway.core.errors import CallerError, HeadwayError, InvalidValue, StoreFull
 from headway.core.job import MAX_BATCH, NewJob
 from headway.core.naming import did_you_mean
@@ -132,8 +133,6 @@ def export(
         session.terminal.remark(f"{count} jobs written to {out}")
 
 
-HELD_MS = 3_600_000
-"""How far ahead a job that is to be cancelled is due at least; a repeated import cancels it too."""
 _HINT = "return a list of jobs from kind.make(...), or yield them; async functions do not work"
 
 
@@ -264,14 +263,10 @@ class Import:
         if not jobs:
             return
         reasons = {job: why for row in rows for job, why in row.cancelled.items()}
-        if reasons:
-            # No worker must start them before they are cancelled.
-            until = (await self._store.read(StatsQuery())).now + HELD_MS
-            jobs = [
-                job.changed(due_at=max(job.due_at or 0, until)) if job.id in reasons else job
-                for job in jobs
-            ]
-        replies = await self._store.enqueue(jobs)
+        # No worker must start jobs that are to be cancelled, even if this process dies before.
+        replies = await self._store.enqueue(
+            [job.changed(due_at=LATEST) if job.id in reasons else job for job in jobs]
+        )
         self.tally.created += sum(reply.created for reply in replies)
         self.tally.existing += sum(not reply.created for reply in replies)
         by_reason: dict[str, list[str]] = {}
