@@ -10,10 +10,12 @@ import pytest
 from twilio.request_validator import RequestValidator
 
 from headway.core.errors import StoreUnavailable
+from headway.runtime.signals import sign
 from headway.runtime.timing import REAL
 from headway.systems.directory.database import Directory
 from headway.systems.notifications.mail import Smtp
 from headway.systems.notifications.notification import Channel
+from headway.systems.notifications.opt_outs import PURPOSE
 from tests.server.problems import problem
 from tests.systems.notifications.notify_rig import NotifyRig, notifying
 from tests.systems.notifications.senders.messages import read_senders
@@ -176,6 +178,12 @@ async def linked(notify: NotifyRig, box: Mailbox, url: str = "https://notify.exa
     return made
 
 
+def path_in(box: Mailbox) -> str:
+    """Return the path and query of the unsubscribe link in the first mail."""
+    url = urlsplit(box.mails[0]["List-Unsubscribe"].strip("<>"))
+    return f"{url.path}?{url.query}"
+
+
 async def test_one_click_in_a_received_mail_only_ends_its_category_by_e_mail(tmp_path: Path):
     async with notifying(tmp_path, tokens=True) as notify, smtp(tmp_path) as box:
         await linked(notify, box)
@@ -185,7 +193,7 @@ async def test_one_click_in_a_received_mail_only_ends_its_category_by_e_mail(tmp
         assert mail["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
         url = mail["List-Unsubscribe"].strip("<>")
         assert url.startswith("https://notify.example.org/notifications/unsubscribe/ada/news/")
-        path, http = urlsplit(url).path, notify.rig.http
+        path, http = path_in(box), notify.rig.http
         # A mail scanner fetches the link; a person who follows it sees a button.
         looked = await http.get(path)
         assert looked.status_code == 200
@@ -208,7 +216,7 @@ async def test_unsubscription_stays_with_the_address_until_new_preferences_revok
         await linked(notify, box)
         await notify.ada(email="Ada@example.org")
         await notify.becomes(await notify.send(category="news"), "SENT")
-        path = urlsplit(box.mails[0]["List-Unsubscribe"].strip("<>")).path
+        path = path_in(box)
         assert (await notify.rig.http.post(path)).status_code == 200
         await notify.ok("DELETE", "/recipients/ada", status=204)
         await notify.ada(email="ada@Example.org")
@@ -227,12 +235,38 @@ async def test_unsubscription_stays_with_the_address_until_new_preferences_revok
         assert (await opt_outs(notify), await opt_outs(notify, "bo")) == ([], [])
 
 
+async def test_link_of_a_removed_recipient_opts_its_address_out(tmp_path: Path):
+    async with notifying(tmp_path) as notify, smtp(tmp_path) as box:
+        await linked(notify, box)
+        await notify.ada(email="Ada+lists@example.org")
+        await notify.becomes(await notify.send(category="news"), "SENT")
+        path = path_in(box)
+        await notify.ok("DELETE", "/recipients/ada", status=204)
+        reply = await notify.rig.http.post(path)
+        assert "no more e-mails of the category news" in reply.text
+        added = {"id": "bo", "email": "ada+lists@example.org"}
+        await notify.ok("POST", "/recipients", added, 201)
+        assert await opt_outs(notify, "bo") == ["email:news"]
+
+
+async def test_link_without_an_address_as_older_mails_have_it_still_works(tmp_path: Path):
+    async with notifying(tmp_path) as notify, smtp(tmp_path) as box:
+        await linked(notify, box)
+        await notify.ada(email="ada@example.org")
+        path = f"/notifications/unsubscribe/ada/news/{sign(KEY, PURPOSE, 'ada', 'news')}"
+        assert (await notify.rig.http.post(path)).status_code == 200
+        assert await opt_outs(notify) == ["email:news"]
+        await notify.ok("DELETE", "/recipients/ada", status=204)
+        await notify.ada(email="ada@example.org")
+        assert await opt_outs(notify) == ["email:news"]
+
+
 async def test_providers_and_mail_programs_use_any_name_and_any_page(tmp_path: Path):
     async with notifying(tmp_path, telephony=TWILIO) as notify, smtp(tmp_path) as box:
         await linked(notify, box)
         await notify.ada(phone=TO)
         await notify.becomes(await notify.send(category="news"), "SENT")
-        path = urlsplit(box.mails[0]["List-Unsubscribe"].strip("<>")).path
+        path = path_in(box)
         head = {"Host": "notify.example.org", "Origin": "https://mail.example.com"}
         assert (await notify.rig.http.post(path, headers=head)).status_code == 200
         for hook, status in (("twilio/status", 401), ("twilio/texts", 401), ("sendgrid", 404)):
@@ -248,13 +282,15 @@ async def test_forged_or_altered_link_is_refused(tmp_path: Path):
         await notify.ada()
         await notify.ok("POST", "/recipients", {"id": "bo", "email": "bo@example.org"}, 201)
         await notify.becomes(await notify.send(category="news"), "SENT")
-        path = urlsplit(box.mails[0]["List-Unsubscribe"].strip("<>")).path
-        signature = path.rpartition("/")[2]
+        path = path_in(box)
+        signature, _, email = path.rpartition("/")[2].partition("?")
         wrong = [
-            f"/notifications/unsubscribe/bo/news/{signature}",
-            f"/notifications/unsubscribe/ada/otp/{signature}",
-            f"/notifications/unsubscribe/ada/news/{signature[:-1]}",
-            f"/notifications/unsubscribe/ada/news/{'A' * len(signature)}",
+            f"/notifications/unsubscribe/bo/news/{signature}?{email}",
+            f"/notifications/unsubscribe/ada/otp/{signature}?{email}",
+            f"/notifications/unsubscribe/ada/news/{signature[:-1]}?{email}",
+            f"/notifications/unsubscribe/ada/news/{'A' * len(signature)}?{email}",
+            f"/notifications/unsubscribe/ada/news/{signature}?email=bo@example.org",
+            f"/notifications/unsubscribe/ada/news/{signature}",
             "/notifications/unsubscribe/ada/news/é",
         ]
         for one in wrong:
@@ -291,7 +327,7 @@ async def test_click_while_the_directory_is_unreachable_must_be_repeated(
         await notify.ada(phone=TO)
         notify.work()
         await notify.becomes(await notify.send(), "SENT")
-        path = urlsplit(box.mails[0]["List-Unsubscribe"].strip("<>")).path
+        path = path_in(box)
 
         def away(self: Directory) -> object:
             message = "away"

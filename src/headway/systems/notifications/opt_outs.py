@@ -11,8 +11,9 @@ import re
 from collections.abc import Sequence
 from html import escape
 from typing import Annotated, NamedTuple
+from urllib.parse import quote
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -47,7 +48,7 @@ ROUTES = router("system: notifications", operations="notify_")
 _log = logging.getLogger("headway.notifications")
 
 
-def unsubscribe_url(context: NotifyContext, recipient: str, category: str) -> str | None:
+def unsubscribe_url(context: NotifyContext, recipient: Recipient, category: str) -> str | None:
     """Return the URL for an e-mail's List-Unsubscribe header.
 
     It is the URL of the settings, or else one of this server, which needs `public_url` and a
@@ -56,19 +57,22 @@ def unsubscribe_url(context: NotifyContext, recipient: str, category: str) -> st
     """
     settings, parts = context.settings, context.parts
     if settings.unsubscribe_url is not None:
-        given = settings.unsubscribe_url.replace("{recipient}", recipient)
+        given = settings.unsubscribe_url.replace("{recipient}", recipient.id)
         return given.replace("{category}", category)
     if not parts.base_url or not parts.signing_keys or category in settings.urgent:
         return None
-    path = PATH.format(recipient=recipient, category=category)
-    return f"{parts.base_url}{path}/{sign(parts.signing_keys[0], PURPOSE, recipient, category)}"
+    path = PATH.format(recipient=recipient.id, category=category)
+    email = recipient.email or ""
+    signature = sign(parts.signing_keys[0], PURPOSE, recipient.id, category, email)
+    return f"{parts.base_url}{path}/{signature}?email={quote(email, safe='@')}"
 
 
 class _Link(NamedTuple):
-    """A link that this server has signed."""
+    """A link that this server has signed; older ones have no e-mail address."""
 
     recipient: str
     category: str
+    email: str | None
 
 
 async def _link(
@@ -76,16 +80,18 @@ async def _link(
     category: Annotated[str, Path(description="Category of the e-mail.", examples=["news"])],
     signature: Annotated[str, Path(description="Signature from the e-mail's link.")],
     context: TheContext,
+    email: Annotated[str | None, Query(description="Address of the e-mail.")] = None,
 ) -> _Link:
     """Validate the signature of a link.
 
     Raises:
-        Unauthenticated: the signature is not this server's for this recipient and category.
+        Unauthenticated: the signature is not this server's for these values.
     """
-    if not is_signed(context.parts.signing_keys, signature, PURPOSE, recipient, category):
+    signed = (recipient, category) if email is None else (recipient, category, email)
+    if not is_signed(context.parts.signing_keys, signature, PURPOSE, *signed):
         message = "the unsubscribe link is not valid: its signature is not this server's"
         raise Unauthenticated(message, hint="use the complete link from the e-mail")
-    return _Link(recipient, category)
+    return _Link(recipient, category, email)
 
 
 Link = Annotated[_Link, Depends(_link)]
@@ -118,9 +124,11 @@ async def unsubscribe(link: Link, context: TheContext, _: Public) -> Response:
     """
     opt_out = f"{Channel.EMAIL}:{link.category}"
     async with context.directory.change() as session:
-        for one in await _set(session, Recipient.id == link.recipient, opt_out, out=True):
-            if one.email is not None:
-                await session.execute(KEEP_OPT_OUT, {"address": one.email, "opt_out": opt_out})
+        found = await _set(session, Recipient.id == link.recipient, opt_out, out=True)
+        # The link's address counts even if its recipient was removed.
+        for address in [one.email for one in found] if link.email is None else [link.email]:
+            if address:
+                await session.execute(KEEP_OPT_OUT, {"address": address, "opt_out": opt_out})
     return _page(f"You will get no more e-mails of the category {escape(link.category)}.")
 
 

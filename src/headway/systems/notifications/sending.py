@@ -205,7 +205,7 @@ class Attempt:
                 priority=args.level.value,
                 category=args.category,
                 expires_at=args.expires_at,
-                unsubscribe_url=unsubscribe_url(self._context, recipient.id, args.category),
+                unsubscribe_url=unsubscribe_url(self._context, recipient, args.category),
             )
             for address in addresses(recipient, channel)
         ]
