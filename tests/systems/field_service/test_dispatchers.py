@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ import msgspec
 import pytest
 
 from headway.contract.operate import ActReply, ActRequest, Verb
-from headway.contract.views import JobView
-from headway.core.cascade import Cascade
+from headway.core.cascade import Answer, Asked, Cascade
+from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.systems.field_service import kinds
 from headway.systems.field_service.follow_ups import FollowUps
-from headway.systems.field_service.passing_over import pass_over_assigned
+from headway.systems.field_service.passing_over import pass_over_assigned, revive_assigned
+from headway.systems.field_service.request import Assigned, args_of, read_request
 from headway.systems.jobs import act
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field, phone_of
@@ -140,9 +142,12 @@ async def test_review_that_read_a_request_before_its_assignment_does_not_undo_it
         assert runs[-1].candidate == "ada"
 
 
-async def test_assignment_during_a_review_that_leaves_no_candidate_is_kept(tmp_path: Path):
+async def test_assignment_during_a_review_that_leaves_no_candidate_is_kept_without_an_alert(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     async with a_field(tmp_path, work=False, offer_timeout="1h") as field:
         field.work(lanes=["offers", "rings"])
+        await field.user("dora", "text:+15557770001")
         await field.technician("ada", "accept", km=1)
         first = await field.ask()
         await field.becomes(first["id"], "assigned")
@@ -151,52 +156,58 @@ async def test_assignment_during_a_review_that_leaves_no_candidate_is_kept(tmp_p
         read = await field.job(second["id"])
         store_act = field.store.act
 
+        async def killed(*_: object) -> None:
+            raise StoreUnavailable("the review's worker is killed here")
+
         async def after_the_assignment(request: ActRequest) -> list[ActReply]:
-            field.store.act = store_act
+            monkeypatch.undo()
             reply = await field.move(second["id"], "assign", technician="ada", wait=True)
             assert reply.json()["left"] == ["ada"]
-            return await store_act(request)
+            replies = await store_act(request)
+            for call in ("act", "read"):
+                monkeypatch.setattr(field.store, call, killed)
+            return replies
 
-        field.store.act = after_the_assignment
-        await pass_over_assigned(field.store, read)
-        told = await field.get(second["id"])
-        assert (told["status"], told["left"]) == ("dispatching", ["ada"])
+        monkeypatch.setattr(field.store, "act", after_the_assignment)
+        with suppress(StoreUnavailable):
+            await pass_over_assigned(field.store, read)
+        monkeypatch.undo()
+        assert (await field.get(second["id"]))["status"] == "pending"
+        field.work(lanes=["offers.after"])
+        told = await field.becomes(second["id"], "dispatching")
+        assert told["left"] == ["ada"]
         await field.move(first["id"], "complete")
         told = await field.becomes(second["id"], "assigned")
         assert told["technician"] == "ada"
-
-
-async def test_nobody_is_alerted_of_a_request_that_is_about_to_be_revived(tmp_path: Path):
-    async with a_field(tmp_path, work=False, offer_timeout="1h") as field:
-        field.work(lanes=["offers", "rings"])
-        await field.user("dora", "text:+15557770001")
-        await field.technician("ada", "accept", km=1)
-        first = await field.ask()
-        await field.becomes(first["id"], "assigned")
-        second = await field.ask()
-        read = await field.job(second["id"])
-        store_act = field.store.act
-
-        async def between(request: ActRequest) -> list[ActReply]:
-            field.store.act = store_act
-            await field.move(second["id"], "assign", technician="ada", wait=True)
-            replies = await store_act(request)
-            # The request has ended, and is not revived yet.
-            field.work()
-            async with asyncio.timeout(LIMIT_S):
-                while not any(one.runs and one.runs[-1].ended_at for one in await ends()):
-                    await REAL.pause(0.01)
-            assert [one.state for one in await ends()] == [State.SCHEDULED]
-            return replies
-
-        async def ends() -> list[JobView]:
-            found = await field.jobs("offer_ended")
-            return [one for one in found if second["id"] in str(one.args)]
-
-        field.store.act = between
-        await pass_over_assigned(field.store, read)
-        assert (await field.get(second["id"]))["status"] == "dispatching"
         assert await field.jobs("alert_dispatcher") == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "revived"),
+    [
+        (Answer.DECLINED, True),
+        (Answer.TIMEOUT, True),
+        (Answer.UNFIT, False),
+        (Answer.ACCEPTED, False),
+    ],
+)
+async def test_assignment_to_a_technician_who_did_not_take_an_earlier_offer_is_kept_too(
+    tmp_path: Path, answer: Answer, revived: bool
+):
+    async with a_field(tmp_path, work=False) as field:
+        sent = await field.ask()
+        assert sent["status"] == "pending"
+        view = await field.job(sent["id"])
+        assigned = Assigned(to="ada", by="dora", had="")
+        asked = Asked(candidate="ada", answer=answer, at=1)
+        ended = replace(
+            view,
+            args=args_of(replace(read_request(view.args), assigned=assigned)),
+            cascade=Cascade(left=(), asked=(asked,)),
+        )
+        assert await revive_assigned(field.store, ended) is revived
+        told = await field.get(sent["id"])
+        assert told["left"] == (["ada"] if revived else [])
 
 
 async def test_alert_is_not_sent_once_the_request_is_no_longer_pending(tmp_path: Path):

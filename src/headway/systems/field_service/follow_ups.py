@@ -19,7 +19,11 @@ from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
 from headway.systems.field_service.messages import alert_text, taken_text, withdrawn_text
 from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.offer_calls import UNSURE
-from headway.systems.field_service.passing_over import pass_over_assigned, reconsider_parked
+from headway.systems.field_service.passing_over import (
+    pass_over_assigned,
+    reconsider_parked,
+    revive_assigned,
+)
 from headway.systems.field_service.records import Technician
 from headway.systems.field_service.request import (
     ALERT,
@@ -58,16 +62,6 @@ MOST_REVIEWS = 40
 _log = logging.getLogger("headway.field_service")
 
 
-def _is_being_assigned(ended: JobView) -> bool:
-    """Return whether an ended request is about to be revived for a technician chosen for it."""
-    if ended.reason.startswith(REASSIGNED):
-        return True
-    # A review that had read it before its assignment may have left no candidate.
-    assigned = read_request(ended.args).assigned
-    asked = ended.cascade.asked if ended.cascade is not None else ()
-    return assigned is not None and all(one.candidate != assigned.to for one in asked)
-
-
 class FollowUps:
     """The handlers of follow-up jobs."""
 
@@ -89,8 +83,10 @@ class FollowUps:
                     me.then(*await self._withdrawal_notices(view))
                 case _ if view.state is not State.DEAD:
                     pass  # revived by a dispatcher
-                case _ if _is_being_assigned(view) and me.run <= MOST_WAITS:
+                case _ if view.reason.startswith(REASSIGNED) and me.run <= MOST_WAITS:
                     return Snooze(after=SOON)
+                case _ if await revive_assigned(self._context.store, view):
+                    pass
                 case _:
                     me.then(*await self._alerts(view))
         except StoreUnavailable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headway.contract.operate import Acted, Edit, Verb
+from headway.contract.operate import Edit, Verb
 from headway.contract.store import Store, read_pages
 from headway.contract.views import (
     GatesQuery,
@@ -18,6 +18,7 @@ from headway.contract.views import (
     JobView,
     LanesQuery,
 )
+from headway.core.cascade import Answer
 from headway.core.state import QUEUED, State
 from headway.systems.field_service.request import (
     NAME,
@@ -109,18 +110,29 @@ async def reconsider_parked(store: Store, request: JobView) -> None:
                 await pass_over_assigned(store, one)
 
 
+async def revive_assigned(store: Store, ended: JobView) -> bool:
+    """Revive a request that a review exhausted because it had read it before its assignment.
+
+    Returns:
+        Whether that is so; otherwise nothing was written.
+    """
+    assigned = read_request(ended.args).assigned
+    if assigned is None or ended.reason != "exhausted" or ended.cascade is None:
+        return False
+    # Offers before the assignment do not count; the assigned turn ends in another way.
+    before = {Answer.DECLINED, Answer.TIMEOUT}
+    if any(
+        one.candidate == assigned.to and one.answer not in before for one in ended.cascade.asked
+    ):
+        return False
+    edit = Edit(candidates=(assigned.to,))
+    await act(store, Verb.RETRY, ended.id, author=NAME, reason=ASSIGNED + assigned.to, edit=edit)
+    return True
+
+
 async def _edit(store: Store, request: JobView, left: tuple[str, ...], reason: str) -> None:
     edit = Edit(candidates=left)
-    (reply,) = await act(store, Verb.EDIT, request.id, author=NAME, reason=reason, edit=edit)
-    if left or reply.answer is not Acted.DONE:
-        return
-    # This has exhausted the request: revive it if a dispatcher has assigned it since it was read.
-    now = await store.read(JobQuery(id=request.id))
-    assigned = None if now is None else read_request(now.args).assigned
-    if assigned is not None:
-        edit = Edit(candidates=(assigned.to,))
-        reason = ASSIGNED + assigned.to
-        await act(store, Verb.RETRY, request.id, author=NAME, reason=reason, edit=edit)
+    await act(store, Verb.EDIT, request.id, author=NAME, reason=reason, edit=edit)
 
 
 async def lock_state(store: Store, technician: str) -> GateState:
