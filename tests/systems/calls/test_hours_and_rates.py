@@ -10,7 +10,9 @@ from sqlalchemy import update
 
 from headway.contract.operate import ActRequest, Edit, Verb
 from headway.stores import open_store
+from headway.systems.calls import catalogue_routes, requeueing
 from headway.systems.calls.catalogue import RevisionRecord, TemplateRecord
+from headway.systems.calls.context import CallsContext
 from tests.systems.calls.calls_rig import PHONE, Calls, LiveClock, calling
 
 HOUR_MS = 3_600_000
@@ -68,6 +70,35 @@ async def test_new_hours_apply_to_waiting_leads(calls: Calls) -> None:
     await calls.change("+15550001001", status="AVAILABLE")
     await calls.until_why(lead, "calls.hours:default:UTC")
     assert not calls.calls_to()
+
+
+async def test_change_by_a_server_killed_before_it_requeued_applies_to_waiting_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requeueing, "LATE_S", 0.01)
+    monkeypatch.setattr(requeueing, "LOOK_S", 0.01)
+    # The change is committed, and nothing after that is done.
+    monkeypatch.setattr(catalogue_routes, "routes", lambda _: ())
+    passes: list[int] = []
+    requeue = requeueing.requeue
+
+    async def counted(context: CallsContext) -> int:
+        passes.append(await requeue(context))
+        return passes[-1]
+
+    monkeypatch.setattr(requeueing, "requeue", counted)
+    async with calling(tmp_path) as calls:
+
+        async def is_done() -> bool:
+            return len(passes) >= 4
+
+        await calls.number()
+        await calls.change("+15550001001", status="DISABLED")
+        lead = await calls.lead(template="default", tz="UTC")
+        await calls.until_why(lead, "calls.numbers")
+        await calls.until(is_done, "the passes at the start of the server")
+        await calls.template("default", hours={"spans": "09:00-10:00"})
+        await calls.until_why(lead, "calls.hours:default:UTC")
 
 
 async def test_lead_returned_to_its_dial_by_an_operator_passes_todays_hours(

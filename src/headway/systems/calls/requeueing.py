@@ -11,7 +11,7 @@ from headway.core.errors import HeadwayError, StoreError, UnknownRecord
 from headway.core.gates.spec import GateSpec
 from headway.core.state import State
 from headway.runtime.timing import Timing
-from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, pool_of
+from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, pool_of, routes
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import CHECK, DIAL, LANE, LEAD, read_args
 from headway.systems.jobs import act
@@ -19,6 +19,8 @@ from headway.systems.jobs import act
 PAGE = 100
 """Maximum number of leads read and edited in one step; other steps wait for its end."""
 AGAIN_S = 5.0
+LOOK_S = 60.0
+"""Seconds between two looks for changes that another server made."""
 LATE_S = 330.0
 """Delay after which leads whose workers died in their dial are waiting again; see `kinds.MANY`."""
 
@@ -33,11 +35,22 @@ async def watch(context: CallsContext) -> None:
 
     The current limits of a pool, a rate or calling hours are read at each claim. But a lead gets
     its gates when it is checked, so when gates are added or removed, waiting leads whose gates
-    would differ now are checked again.
+    would differ now are checked again. Changes of other servers are looked for as well, because one
+    may be killed before it has requeued.
     """
     timing = context.timing
+    requeued: object = None
     while True:
-        await context.changed.wait()
+        await timing.wait(context.changed, LOOK_S)
+        try:
+            found = routes(await context.catalogue.read())
+        except StoreError as error:
+            _log.warning("requeueing postponed: error=%s", error)
+            await timing.pause(AGAIN_S)
+            continue
+        if found == requeued and not context.changed.is_set():
+            continue
+        requeued = found
         context.changed.clear()
         await _requeue_twice(context, timing)
         if not await timing.wait(context.changed, LATE_S):
