@@ -75,7 +75,8 @@ class Fairness:
         """
         if self.before is None:
             return
-        before, self.before = self.before, None
+        before = self.before
+        self.before = None
         ready = set(self.ready.values())
         after = self._least(ready)
         waiting = self.held - ready

@@ -61,7 +61,7 @@ class RetryPolicy:
         """
         # A larger exponent may overflow. The cap is reached before, unless the factor is almost 1.
         most = 1_000 if self.factor <= 2 else 64
-        whole = min(float(self.cap_ms), self.base_ms * self.factor ** min(attempt - 1, most))
+        whole = min(self.cap_ms, self.base_ms * self.factor ** min(attempt - 1, most))
         if self.jitter == "none":
             return int(whole)
         floor = whole / 2 if self.jitter == "equal" else 0.0

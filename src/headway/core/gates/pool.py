@@ -96,6 +96,6 @@ def choose(
     if strategy == "round_robin":
         names = [member.name for member in members]
         turn = names.index(last) + 1 if last in names else 0
-        order = {name: (place - turn) % len(names) for place, name in enumerate(names)}
-        return min(able, key=lambda member: order[member.name])
+        in_turn = [*members[turn:], *members[:turn]]
+        able = [member for member in in_turn if member.free >= amount]
     return able[0]

@@ -298,15 +298,13 @@ def _drop_fires(step: Step, row: EntryRow) -> None:
 
     The next revision inserts them again if the schedule is the same.
     """
-    moments: list[int] = []
     for job in step.ledger.jobs.of_entry(row.name):
         # A job that has run waits for its retry: its fire has happened.
         if job.state is State.SCHEDULED and not job.run:
             # Not counted as folded: no earlier fire replaces it.
             step.end(job, State.CANCELLED, "", reason="the entry changed")
-            moments.append(job.fired_at or 0)
-    if moments and row.last_fired is not None:
-        row.last_fired = min(row.last_fired, min(moments) - 1)
+            if row.last_fired is not None:
+                row.last_fired = min(row.last_fired, (job.fired_at or 0) - 1)
 
 
 def _set_token(step: Step, item: SetToken, request: DefineRequest) -> TrailEntry:

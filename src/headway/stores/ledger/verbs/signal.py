@@ -172,9 +172,8 @@ def apply_kept(step: Step, row: JobRow, key: str) -> None:
             break
         event = decode_signal(kept.payload)
         step.ledger.signals.drop([kept])
-        if kept.kept_until is not None and kept.kept_until <= step.ledger.now:
-            continue
-        if _earlier_result(step, event, row) is None:
+        has_expired = kept.kept_until is not None and kept.kept_until <= step.ledger.now
+        if not has_expired and _earlier_result(step, event, row) is None:
             _apply(step, event, row, row.run, kept.at)
 
 

@@ -104,10 +104,9 @@ function ApplySignal.apply_kept(step, row, key)
     end
     local event = cmsgpack.unpack(kept.payload)
     Signals.drop({ kept })
-    if not (kept.kept_until ~= nil and kept.kept_until <= Time.now) then
-      if ApplySignal.earlier_result(step, event, row) == nil then
-        ApplySignal.apply(step, event, row, row.run, kept.at)
-      end
+    local has_expired = kept.kept_until ~= nil and kept.kept_until <= Time.now
+    if not has_expired and ApplySignal.earlier_result(step, event, row) == nil then
+      ApplySignal.apply(step, event, row, row.run, kept.at)
     end
   end
 end

@@ -206,21 +206,15 @@ end
 --
 -- The next revision inserts them again if the schedule is the same.
 function Definitions.drop_fires(step, row)
-  local moments = {}
   for _, job in ipairs(Jobs.of_entry(row.name)) do
     -- A job that has run waits for its retry: its fire has happened.
     if job.state == 'scheduled' and job.run == 0 then
       -- Not counted as folded: no earlier fire replaces it.
       Moves.end_(step, job, 'cancelled', '', 'the entry changed', '')
-      table.insert(moments, job.fired_at or 0)
+      if row.last_fired ~= nil then
+        row.last_fired = math.min(row.last_fired, (job.fired_at or 0) - 1)
+      end
     end
-  end
-  if #moments > 0 and row.last_fired ~= nil then
-    local minimum
-    for _, one in ipairs(moments) do
-      minimum = minimum and math.min(minimum, one) or one
-    end
-    row.last_fired = math.min(row.last_fired, minimum - 1)
   end
 end
 

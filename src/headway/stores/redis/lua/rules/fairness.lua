@@ -47,8 +47,8 @@ function Fairness.raise_level(self)
   if self.before == nil then
     return
   end
-  local before
-  before, self.before = self.before, nil
+  local before = self.before
+  self.before = nil
   local ready = Python.values(self.ready)
   local after = Fairness.least(self, ready)
   local waiting = Python.minus(self.held, ready)

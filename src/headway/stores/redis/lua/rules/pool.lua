@@ -33,16 +33,13 @@ function Pool.choose(members, strategy, amount, last)
       names[at2] = member.name
     end
     local turn = Python.find(names, last) ~= nil and (Python.find(names, last) - 1) + 1 or 0
-    local order = {}
-    for at3, name in ipairs(names) do
-      local place = at3 - 1
-      order[name] = (place - turn) % #names
+    local in_turn = Python.joined(Python.slice(members, turn + 1), Python.slice(members, 1, turn))
+    able = {}
+    for _, member in ipairs(in_turn) do
+      if member.free >= amount then
+        able[#able + 1] = member
+      end
     end
-    local list2 = {}
-    for at4, member in ipairs(able) do
-      list2[at4] = order[member.name]
-    end
-    return Python.min(able, list2)
   end
   return able[1]
 end

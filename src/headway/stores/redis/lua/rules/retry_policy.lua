@@ -17,7 +17,7 @@ end
 function RetryPolicy.delay_ms(self, attempt, seed)
   -- A larger exponent may overflow. The cap is reached before, unless the factor is almost 1.
   local most = self.factor <= 2 and 1000 or 64
-  local whole = math.min((self.cap_ms), self.base_ms * self.factor ^ math.min(attempt - 1, most))
+  local whole = math.min(self.cap_ms, self.base_ms * self.factor ^ math.min(attempt - 1, most))
   if self.jitter == 'none' then
     return math.floor(whole)
   end
