@@ -196,19 +196,9 @@ class _Round:
             if current != rank:
                 # In a fair lane, starts of the same tenant have moved it back since it was queued.
                 heapq.heappush(queue, (current, place, index))
-                continue
-            head = view.heads[index]
-            order = head.order
-            short = [(one, amount) for one, amount in view.shared if not one.fits(amount, order)]
-            if short:
-                decision.closed[view.flow] = order
-                self.reserve(head, short)
+            elif not self.start_or_park(view, view.heads[index]):
                 self.stop(view)
-                continue
-            if not self.start_or_park(view, head):
-                self.stop(view)
-                continue
-            if index + 1 < len(view.heads):
+            elif index + 1 < len(view.heads):
                 heapq.heappush(queue, (self.rank(view, index + 1), place, index + 1))
             elif not view.more:
                 self.stop(view)
@@ -234,7 +224,16 @@ class _Round:
         return (order.priority, level, own, order.due_at, order.seq)
 
     def start_or_park(self, view: FlowView, head: Head) -> bool:
-        """Start or park a head; return False if its flow must stop because no handler is free."""
+        """Start or park a head; return False if its flow must stop.
+
+        A flow stops if a shared gate has too few permits, or if no handler is free.
+        """
+        order = head.order
+        short = [(one, amount) for one, amount in view.shared if not one.fits(amount, order)]
+        if short:
+            self.decision.closed[view.flow] = order
+            self.reserve(head, short)
+            return False
         gated = view.gated or bool(head.keyed)
         if gated and self.free <= 0:
             return False

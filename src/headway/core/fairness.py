@@ -92,7 +92,7 @@ class Fairness:
         self.level = max(self.level, after)
 
     def _least(self, tenants: set[str]) -> int:
-        return min((self.of(tenant) for tenant in tenants), default=self.level)
+        return min(self.of(tenant) for tenant in tenants) if tenants else self.level
 
 
 def share(lanes: Sequence[tuple[str, int]], n: int, turn: int) -> list[tuple[str, int]]:

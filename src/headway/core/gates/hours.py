@@ -190,8 +190,8 @@ def intervals(spec: HoursSpec, zone: str, start_at: int, end_at: int) -> Interva
 
 def is_open(found: Intervals, at: int) -> bool:
     """Return whether an instant is in one of the intervals, which are in order."""
-    index = bisect_right(found, at, key=itemgetter(0))
-    return index > 0 and at < found[index - 1][1]
+    last = bisect_right(found, at, key=itemgetter(0)) - 1
+    return last >= 0 and at < found[last][1]
 
 
 def next_opening(found: Intervals, at: int) -> int | None:

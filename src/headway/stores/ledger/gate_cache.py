@@ -132,7 +132,8 @@ class GateCache:
         """Return the room that a declared gate has in this step."""
         known = self.views.get(use.name)
         if known is None:
-            self.views[use.name] = known = self._view_of(use.name, use.template)
+            known = self._view_of(use.name, use.template)
+            self.views[use.name] = known
         return known
 
     def implicit(self, name: str, capacity: int | None = None) -> GateView | None:

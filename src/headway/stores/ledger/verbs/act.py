@@ -79,7 +79,7 @@ def _cancel(step: Step, row: JobRow, request: ActRequest) -> Acted:
     if row.state in QUEUED:
         step.end(row, State.CANCELLED, "", reason=request.reason or "cancelled")
         return Acted.DONE
-    row.cancel_requested = row.care = True
+    row.cancel_requested, row.care = True, True
     step.changed(row)
     return Acted.ASKED
 
@@ -92,9 +92,8 @@ def _retry(step: Step, row: JobRow, request: ActRequest) -> Acted:
     now = step.ledger.now
     row.life += 1
     row.attempt = 0
-    row.finished_at = row.purge_at = row.expires_at = None
-    row.reason = row.error = ""
-    row.result = None
+    row.finished_at, row.purge_at, row.expires_at = None, None, None
+    row.reason, row.error, row.result = "", "", None
     row.due_at = now
     row.blocked_ms = 0
     if row.cascade is not None:

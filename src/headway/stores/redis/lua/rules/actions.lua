@@ -17,8 +17,7 @@ function Actions.cancel(step, row, request)
     Moves.end_(step, row, 'cancelled', '', request.reason ~= '' and request.reason or 'cancelled', '')
     return 'done'
   end
-  row.cancel_requested = true
-  row.care = true
+  row.cancel_requested, row.care = true, true
   Step.changed(step, row)
   return 'asked'
 end
@@ -32,12 +31,8 @@ function Actions.retry(step, row, request)
   local now = Time.now
   row.life = row.life + 1
   row.attempt = 0
-  row.finished_at = nil
-  row.purge_at = nil
-  row.expires_at = nil
-  row.reason = ''
-  row.error = ''
-  row.result = nil
+  row.finished_at, row.purge_at, row.expires_at = nil, nil, nil
+  row.reason, row.error, row.result = '', '', nil
   row.due_at = now
   row.blocked_ms = 0
   if row.cascade ~= nil then

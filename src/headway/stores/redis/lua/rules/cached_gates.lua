@@ -13,8 +13,8 @@ local RESERVED_MS = 60000
 function CachedGates.view(self, use)
   local known = self.views[use.name]
   if known == nil then
-    self.views[use.name] = CachedGates.view_of(self, use.name, use.template)
-    known = self.views[use.name]
+    known = CachedGates.view_of(self, use.name, use.template)
+    self.views[use.name] = known
   end
   return known
 end

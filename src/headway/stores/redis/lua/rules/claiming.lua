@@ -163,31 +163,14 @@ function Claiming.run(self, flows)
     if not Python.alike(current, rank) then
       -- In a fair lane, starts of the same tenant have moved it back since it was queued.
       Python.heappush(queue, { current, place, index })
-    else
-      local head = view.heads[index + 1]
-      local order = head.order
-      local short = {}
-      for _, each in ipairs(view.shared) do
-        local one, amount = each[1], each[2]
-        if not GateView.fits(one, amount, order) then
-          short[#short + 1] = { one, amount }
-        end
-      end
-      if #short > 0 then
-        decision.closed[view.flow] = order
-        Claiming.reserve(self, head, short)
-        Claiming.stop(self, view)
-      else
-        if not Claiming.start_or_park(self, view, head) then
-          Claiming.stop(self, view)
-        elseif index + 1 < #view.heads then
-          Python.heappush(queue, { Claiming.rank(self, view, index + 1), place, index + 1 })
-        elseif not view.more then
-          Claiming.stop(self, view)
-        elseif #decision.starts < self.n then
-          decision.again = true
-        end
-      end
+    elseif not Claiming.start_or_park(self, view, view.heads[index + 1]) then
+      Claiming.stop(self, view)
+    elseif index + 1 < #view.heads then
+      Python.heappush(queue, { Claiming.rank(self, view, index + 1), place, index + 1 })
+    elseif not view.more then
+      Claiming.stop(self, view)
+    elseif #decision.starts < self.n then
+      decision.again = true
     end
   end
   return decision
@@ -227,8 +210,23 @@ function Claiming.rank(self, view, index)
   return { order.priority, level, own, order.due_at, order.seq }
 end
 
--- Start or park a head; return False if its flow must stop because no handler is free.
+-- Start or park a head; return False if its flow must stop.
+--
+-- A flow stops if a shared gate has too few permits, or if no handler is free.
 function Claiming.start_or_park(self, view, head)
+  local order = head.order
+  local short = {}
+  for _, each in ipairs(view.shared) do
+    local one, amount = each[1], each[2]
+    if not GateView.fits(one, amount, order) then
+      short[#short + 1] = { one, amount }
+    end
+  end
+  if #short > 0 then
+    self.decision.closed[view.flow] = order
+    Claiming.reserve(self, head, short)
+    return false
+  end
   local gated = view.gated or #head.keyed > 0
   if gated and self.free <= 0 then
     return false

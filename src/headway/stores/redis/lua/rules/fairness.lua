@@ -68,10 +68,16 @@ function Fairness.raise_level(self)
 end
 
 function Fairness.least(self, tenants)
-  local minimum
-  for tenant in pairs(tenants) do
-    local value = Fairness.of(self, tenant)
-    minimum = minimum and math.min(minimum, value) or value
+  local value2
+  if next(tenants) ~= nil then
+    local minimum
+    for tenant in pairs(tenants) do
+      local value = Fairness.of(self, tenant)
+      minimum = minimum and math.min(minimum, value) or value
+    end
+    value2 = minimum
+  else
+    value2 = self.level
   end
-  return minimum or self.level
+  return value2
 end

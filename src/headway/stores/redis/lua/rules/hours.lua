@@ -18,8 +18,8 @@ local Hours = {}
 
 -- Return whether an instant is in one of the intervals, which are in order.
 function Hours.is_open(found, at)
-  local index = Python.bisect_right(found, at, 1)
-  return index > 0 and at < found[index][2]
+  local last = Python.bisect_right(found, at, 1) - 1
+  return last >= 0 and at < found[last + 1][2]
 end
 
 -- Return the first open instant not before `at`; None if there is none in the intervals.
