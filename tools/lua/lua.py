@@ -2,65 +2,75 @@
 
 from __future__ import annotations
 
+import ast
 import keyword
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from itertools import count
 from typing import NamedTuple
 
-from tools.lua.source import BOOL, Type
+from tools.lua.source import BOOL, INT, STR, Type
 
-Bind = IntEnum("Bind", "OR AND COMPARE CONCAT ADD MULTIPLY UNARY ATOM")
-"""Precedence of Lua's operators, lowest first."""
+Bind = IntEnum("Bind", "KEY OR AND COMPARE CONCAT ADD MULTIPLY UNARY ATOM")
+"""Precedence of Lua's operators, lowest first; between the brackets of a key, any will do."""
 
 _RESERVED = {*keyword.kwlist, *("end", "function", "local", "nil", "repeat", "then", "until")}
 _RESERVED |= {"do", "elseif", "ipairs", "math", "next", "pairs", "string", "table", "type"}
 
 
 class Value(NamedTuple):
-    """An expression, its type in Python, and its precedence."""
+    """An expression, its type in Python, its precedence, and the elements of a tuple.
+
+    In an f-string or a template, `{value:ADD}` is an operand that needs at least this precedence.
+    `{value:KEY}` is the key of a table: a tuple is joined to one text. `{value:PLACE}` is a place
+    in a list, counted from 1 as in Lua.
+    """
 
     text: str
     type: Type
     binds: int = Bind.ATOM
+    elements: tuple[Value, ...] = ()
 
-    def at(self, least: int) -> str:
-        """Return the text as an operand that needs at least this precedence."""
-        return self.text if self.binds >= least else f"({self.text})"
+    @property
+    def is_key(self) -> bool:
+        return {one.type for one in self.elements or [self]} <= {INT, STR}
+
+    def __format__(self, spec: str) -> str:
+        if spec == "PLACE":
+            return str(int(self.text) + 1) if self.text.isdigit() else f"{self:ADD} + 1"
+        if spec == "KEY" and self.elements:
+            return " .. '\\0' .. ".join(f"{one:ADD}" for one in self.elements)
+        return self.text if self.binds >= Bind[spec or "KEY"] else f"({self.text})"
 
 
 class Lines:
-    """The indented lines of a function, and the names used in it."""
+    """The indented lines of a function, the types of its variables so far, and all names in it."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.depth = 0
+        self.types: dict[str, Type] = {}
         self.used: set[str] = set()
 
     def write(self, *texts: str) -> None:
-        every = (line for text in texts for line in text.split("\n"))
-        self.lines += ["  " * self.depth + line for line in every]
+        self.lines += [line for text in texts for line in text.split("\n")]
 
     @contextmanager
     def inside(self, head: str, end: str = "end") -> Iterator[None]:
-        self.write(head)
-        self.depth += 1
+        """Write a block; its variables are unknown after it."""
+        before, self.lines, known = self.lines + head.split("\n"), [], dict(self.types)
         yield
-        self.depth -= 1
-        if end:
-            self.write(end)
+        self.lines = before + [f"  {line}" for line in self.lines] + [end] * bool(end)
+        self.types = known
 
-    @contextmanager
-    def captured(self, deeper: int = 0) -> Iterator[list[str]]:
-        """Collect the lines written within the context in a separate list."""
-        kept, self.lines = self.lines, []
-        self.depth += deeper
-        yield self.lines
-        self.depth -= deeper
-        self.lines = kept
+    def apart(self, each: Callable[[ast.expr], Value], node: ast.expr) -> tuple[Value, list[str]]:
+        """Translate an expression; return it and the lines before it, which are not written yet."""
+        before, self.lines = self.lines, []
+        value = each(node)
+        lines, self.lines = self.lines, before
+        return value, lines
 
-    def fresh(self, stem: str, first: str = "", *, into: str = "") -> str:
+    def fresh(self, stem: str, first: object = "", *, into: str = "") -> str:
         """Start a variable, `into` ("local x" or "x") or a new one, and return its name."""
         head = into or f"local {self.temporary(stem)}"
         if first or head.startswith("local "):
@@ -101,14 +111,4 @@ def negated(test: Value) -> Value:
                 return Value(f"{left}{other}{right}", BOOL, Bind.COMPARE)
         if test.text.startswith("#") and test.text.endswith(" > 0"):
             return Value(f"{test.text.removesuffix(' > 0')} == 0", BOOL, Bind.COMPARE)
-    return Value(f"not {test.at(Bind.UNARY)}", BOOL, Bind.UNARY)
-
-
-def shifted(value: Value, by: int) -> Value:
-    """Return a number plus or minus one: indexes start at 0 in Python, and at 1 in Lua."""
-    if value.text.isdigit():
-        return value._replace(text=str(int(value.text) + by))
-    undone = f" {'-' if by > 0 else '+'} {abs(by)}"
-    if value.text.endswith(undone):
-        return value._replace(text=value.text.removesuffix(undone))
-    return Value(f"{value.at(Bind.ADD)} {'+' if by > 0 else '-'} {abs(by)}", value.type, Bind.ADD)
+    return Value(f"not {test:UNARY}", BOOL, Bind.UNARY)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tools.lua.lua import lua_name
+from tools.lua.source import Type
 
 _PYTHON = re.compile(r"^-- python: (.*)$", re.MULTILINE)
 _DEFINED = re.compile(r"^(?:function )?([A-Z]\w*\.\w+)\b", re.MULTILINE)
@@ -39,29 +40,27 @@ class Names:
                 python, _, name = one.partition(" as ")
                 self.places[f"headway.{python}"] = (table_of(file), name)
 
-    def by_hand(self, function: Any) -> str:
-        """Return the Lua name of a handwritten function; "" if it is not handwritten."""
-        owner, whole = _whole_names(function)
-        table, other = self.places.get(whole) or self.places.get(owner) or ("", "")
+    def of(self, function: Any) -> tuple[str, bool]:
+        """Return a function's Lua name, or "" if it has none, and whether it is handwritten."""
+        whole = _whole_name(function)
+        places = self.places.get(whole) or self.places.get(whole.rpartition(".")[0])
+        table, other = places or ("", "")
         if other == "=" or "." in other:
-            return other
-        text = f"{table}.{lua_name(other or function.__name__.strip('_'))}"
-        is_translated = function.__module__ in self.rules and text not in self.defined
-        return text if table and not is_translated else ""
-
-    def translated(self, function: Any) -> str:
-        """Return the Lua name of a translated function; "" if it is not translated."""
+            return other, True
+        name = lua_name(other or function.__name__.strip("_"))
         file = self.rules.get(function.__module__)
-        return f"{table_of(file)}.{lua_name(function.__name__.strip('_'))}" if file else ""
+        if table and (not file or f"{table}.{name}" in self.defined):
+            return f"{table}.{name}", True
+        return f"{table_of(file)}.{name}" if file else "", False
 
-    def is_single(self, record: type[Any] | None) -> bool:
+    def is_single(self, kind: Type) -> bool:
         """Return whether a record is a table of the ledger, which is a module and not passed on."""
-        return getattr(record, "_is_protocol", False) and _whole_names(record)[1] in self.places
+        is_protocol = getattr(kind.record, "_is_protocol", False)
+        return is_protocol and _whole_name(kind.record) in self.places
 
     def is_passed(self, method: Any) -> bool:
-        """Return whether a method gets its object: not if its module is not that of its class."""
-        owner, whole = _whole_names(method)
-        return self.places.get(whole, ("",))[0] in {"", self.places.get(owner, ("",))[0]}
+        """Return whether a method gets its object: not if a module names it, besides its class."""
+        return _whole_name(method) not in self.places
 
     def mentioned(self, lines: Iterable[str], own: str) -> str:
         """Return the modules whose tables are used in code."""
@@ -70,10 +69,8 @@ class Names:
         return ", ".join(sorted(self.files[one] for one in tables if one in self.files))
 
 
-def _whole_names(function: Any) -> tuple[str, str]:
-    """Return the qualified name of the owner of a function or class, and its own."""
-    whole = f"{function.__module__}.{function.__qualname__}"
-    return whole.rpartition(".")[0], whole
+def _whole_name(function: Any) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 def table_of(file: str) -> str:

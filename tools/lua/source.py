@@ -7,7 +7,7 @@ import collections.abc
 import importlib
 import inspect
 import types
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -24,7 +24,8 @@ class Type:
     """The type of a value, as far as the translation needs it.
 
     Attributes:
-        kind: int, float, str, bool, none, list, dict, set, tuple, record, function or unknown.
+        kind: int, float, str, bytes, bool, none, list, dict, set, values (of a dict), tuple,
+            record, function or unknown.
         parts: elements of a list, keys and values of a dict, or the result of a function.
         record: class of a record: a dataclass, named tuple, protocol or plain class.
         optional: whether it may be None.
@@ -35,17 +36,11 @@ class Type:
     record: type[Any] | None = None
     optional: bool = False
 
-    @property
-    def may_be_none(self) -> bool:
-        return self.optional or self.kind == "none"
 
-
-BYTES = Type("str", (Type("int"),))
-NONE, INT, FLOAT, BOOL, STR = (Type(kind) for kind in ("none", "int", "float", "bool", "str"))
+INT, FLOAT, BOOL, STR, BYTES = map(Type, ("int", "float", "bool", "str", "bytes"))
+NONE = Type("none", optional=True)
 _PLAIN = {int: INT, float: FLOAT, str: STR, bool: BOOL, bytes: BYTES, None: NONE, type(None): NONE}
 _TABLES = {collections.abc.Mapping: "dict", collections.abc.Set: "set", object: "list"}
-Parameters = dict[str, tuple[Type, object]]
-"""Type and default of each field of a record, or parameter of a function."""
 
 
 def type_of(hint: Any) -> Type:  # noqa: PLR0911  (one kind after another)
@@ -61,7 +56,7 @@ def type_of(hint: Any) -> Type:  # noqa: PLR0911  (one kind after another)
         return Type("function", (type_of(inner[1]),))
     if isinstance(origin, type):
         parts = tuple(type_of(one) for one in inner if one is not ...)
-        if any(one.may_be_none for one in parts):
+        if any(one.optional for one in parts):
             return Type("unknown")
         kind = next(kind for base, kind in _TABLES.items() if issubclass(origin, base))
         return Type("tuple" if origin is tuple and inner[-1] is not ... else kind, parts)
@@ -69,24 +64,21 @@ def type_of(hint: Any) -> Type:  # noqa: PLR0911  (one kind after another)
     return _PLAIN.get(hint) or Type("record" if is_record else "unknown", record=hint)
 
 
+@cache
 class Module:
     """A module of Headway: functions by qualified name, comments by line, and values."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.values = vars(importlib.import_module(name))
-        with open(self.values["__file__"], encoding="utf-8") as file:
-            text = file.read()
+        self.name, self.python = name, importlib.import_module(name)
+        self.values, text = vars(self.python), inspect.getsource(self.python)
         lines = enumerate(map(str.strip, text.splitlines()), 1)
         self.comments = {line: one.lstrip("# ") for line, one in lines if one.startswith("#")}
         self.tree = ast.parse(text)
-        classes = [
-            (f"{one.name}.", one.body) for one in self.tree.body if isinstance(one, ast.ClassDef)
-        ]
+        owners = [self.tree, *(one for one in self.tree.body if isinstance(one, ast.ClassDef))]
         self.functions = {
-            prefix + one.name: one
-            for prefix, body in [("", self.tree.body), *classes]
-            for one in body
+            f"{getattr(owner, 'name', '')}.{one.name}".strip("."): one
+            for owner in owners
+            for one in owner.body
             if isinstance(one, ast.FunctionDef)
         }
 
@@ -94,40 +86,20 @@ class Module:
         place = f"{self.values['__file__']}:{getattr(node, 'lineno', 0)}"
         return Unsupported(f"{place}: {what}: {ast.unparse(node)[:80]}")
 
-    def annotation(self, node: ast.expr) -> Type:
-        """Return the type of an annotation within a function."""
-        found = type_of(eval(ast.unparse(node), self.values))  # noqa: S307  (our own source)
-        if found.kind == "unknown":
-            raise self.unsupported(node, "a type")
-        return found
 
-
-read = cache(Module)
+@cache
+def types_in(owner: Any) -> dict[str, Type]:
+    """Return the types of a record's fields, or of a function's parameters and "return"."""
+    hints = get_type_hints(owner).items()
+    return {name: type_of(one) for name, one in hints if get_origin(one) is not ClassVar}
 
 
 @cache
-def fields_of(record: type[Any]) -> Parameters:
-    """Return type and default of each field of a record; a factory counts as an empty list."""
-    defaults: dict[str, object] = dict(getattr(record, "_field_defaults", {}))
-    for name, one in getattr(record, "__dataclass_fields__", {}).items():
-        factory = [] if one.default_factory is not MISSING else NOT_GIVEN
-        defaults[name] = factory if one.default is MISSING else one.default
-    return {
-        name: (type_of(one), defaults.get(name, NOT_GIVEN))
-        for name, one in get_type_hints(record).items()
-        if get_origin(one) is not ClassVar
-    }
-
-
-@cache
-def parameters_of(function: Any) -> Parameters:
-    """Return type and default of each parameter except `self`."""
-    hints, given = get_type_hints(function), inspect.signature(function).parameters.values()
-    return {one.name: (type_of(hints[one.name]), one.default) for one in given if one.name in hints}
-
-
-def returned_by(function: Any) -> Type:
-    return type_of(get_type_hints(function)["return"])
+def defaults_of(function: Any) -> dict[str, object]:
+    """Return each parameter's default, or NOT_GIVEN; a record's factory counts as an empty list."""
+    given = inspect.signature(function).parameters.values()
+    defaults = {one.name: one.default for one in given if one.name != "self"}
+    return {name: [] if str(one) == "<factory>" else one for name, one in defaults.items()}
 
 
 def names_in(node: ast.AST) -> set[str]:
