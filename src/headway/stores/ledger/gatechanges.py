@@ -162,7 +162,7 @@ def _after_change(step: Step, name: str) -> None:
     step.cache.forget_view(name)
     refit(step.cache, name)
     feed_gate(step.cache, name)
-    if row is not None and row.pool not in {"", name}:
+    if row is not None and row.pool and row.pool != name:
         refit(step.cache, row.pool)
         feed_gate(step.cache, row.pool)
 

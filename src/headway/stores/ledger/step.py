@@ -389,7 +389,7 @@ def run_of(row: JobRow, ended_at: int | None, outcome: str, error: str) -> RunRo
 
 def run_error(row: JobRow) -> str:
     """Return the error of a job's last run, which must have ended."""
-    return row.error if row.outcome not in {"", "succeeded"} else ""
+    return row.error if row.outcome and row.outcome != "succeeded" else ""
 
 
 def _own_error(row: JobRow, error: str) -> str:

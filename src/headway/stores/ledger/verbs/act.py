@@ -85,7 +85,8 @@ def _cancel(step: Step, row: JobRow, request: ActRequest) -> Acted:
 
 
 def _retry(step: Step, row: JobRow, request: ActRequest) -> Acted:
-    if row.state not in {State.DEAD, State.CANCELLED} or not _can_be_edited(row, request.edit):
+    was_stopped = row.state is State.DEAD or row.state is State.CANCELLED
+    if not was_stopped or not _can_be_edited(row, request.edit):
         return Acted.REFUSED
     stage = _stage_after(step, row, request.edit)
     step.keep_run(row, row.outcome, run_error(row))

@@ -23,7 +23,8 @@ function Actions.cancel(step, row, request)
 end
 
 function Actions.retry(step, row, request)
-  if not (row.state == 'dead' or row.state == 'cancelled') or not Actions.can_be_edited(row, request.edit) then
+  local was_stopped = row.state == 'dead' or row.state == 'cancelled'
+  if not was_stopped or not Actions.can_be_edited(row, request.edit) then
     return 'refused'
   end
   local stage = Actions.stage_after(step, row, request.edit)

@@ -74,7 +74,7 @@ function GateChanges.after_change(step, name)
   CachedGates.forget_view(step.cache, name)
   Parked.refit(step.cache, name)
   Feeding.feed_gate(step.cache, name)
-  if row ~= nil and not (row.pool == '' or row.pool == name) then
+  if row ~= nil and row.pool ~= '' and row.pool ~= name then
     Parked.refit(step.cache, row.pool)
     Feeding.feed_gate(step.cache, row.pool)
   end

@@ -138,7 +138,7 @@ end
 
 -- Return the error of a job's last run, which must have ended.
 function Moves.run_error(row)
-  return not (row.outcome == '' or row.outcome == 'succeeded') and row.error or ''
+  return row.outcome ~= '' and row.outcome ~= 'succeeded' and row.error or ''
 end
 
 -- Return the error of the ending run, never that of an earlier run of the job.
