@@ -92,7 +92,11 @@ def choose(
     if not able:
         return None
     if strategy == "least_used":
-        return min(able, key=lambda member: member.used / member.capacity)
+        least = able[0]
+        for member in able:
+            if member.used / member.capacity < least.used / least.capacity:
+                least = member
+        return least
     if strategy == "round_robin":
         names = [member.name for member in members]
         turn = names.index(last) + 1 if last in names else 0

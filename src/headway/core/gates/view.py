@@ -169,4 +169,8 @@ class GateView:
     def _nearest(self, amount: int) -> MemberView:
         """Return the pool member that is reserved: the one closest to having the amount free."""
         able = [one for one in self.members if one.capacity >= amount]
-        return max(able, key=lambda one: one.free)
+        nearest = able[0]
+        for one in able:
+            if one.free > nearest.free:
+                nearest = one
+        return nearest

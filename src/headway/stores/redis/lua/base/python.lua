@@ -98,30 +98,6 @@ function Python.replace_text(text, part, by)
   end
 end
 
--- Return the element with the smallest measure, the first of equals; nil for an empty list.
-function Python.min(list, measures)
-  local best, least
-  for place, one in ipairs(list) do
-    local measure = measures[place]
-    if least == nil or measure < least then
-      best, least = one, measure
-    end
-  end
-  return best
-end
-
--- Return the element with the greatest measure, the first of equals; nil for an empty list.
-function Python.max(list, measures)
-  local best, most
-  for place, one in ipairs(list) do
-    local measure = measures[place]
-    if most == nil or measure > most then
-      best, most = one, measure
-    end
-  end
-  return best
-end
-
 -- Return how many tuples of a sorted list have at most this value at a place.
 function Python.bisect_right(list, value, place)
   local low, high = 0, #list

@@ -127,9 +127,11 @@ function GateView.nearest(self, amount)
       able[#able + 1] = one
     end
   end
-  local list = {}
-  for at, one in ipairs(able) do
-    list[at] = one.free
+  local nearest = able[1]
+  for _, one in ipairs(able) do
+    if one.free > nearest.free then
+      nearest = one
+    end
   end
-  return Python.max(able, list)
+  return nearest
 end

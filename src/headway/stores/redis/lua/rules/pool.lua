@@ -21,16 +21,18 @@ function Pool.choose(members, strategy, amount, last)
     return nil
   end
   if strategy == 'least_used' then
-    local list = {}
-    for at, member in ipairs(able) do
-      list[at] = member.used / member.capacity
+    local least = able[1]
+    for _, member in ipairs(able) do
+      if member.used / member.capacity < least.used / least.capacity then
+        least = member
+      end
     end
-    return Python.min(able, list)
+    return least
   end
   if strategy == 'round_robin' then
     local names = {}
-    for at2, member in ipairs(members) do
-      names[at2] = member.name
+    for at, member in ipairs(members) do
+      names[at] = member.name
     end
     local turn = Python.find(names, last) ~= nil and (Python.find(names, last) - 1) + 1 or 0
     local in_turn = Python.joined(Python.slice(members, turn + 1), Python.slice(members, 1, turn))
