@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import uuid4
+
+import msgspec
 
 from headway.contract.operate import ActReply, ActRequest, Edit, Verb
 from headway.contract.store import Store
@@ -11,6 +14,7 @@ from headway.core.check import is_job_id
 from headway.core.errors import UnknownRecord
 from headway.core.state import QUEUED
 from headway.server.caller import Caller
+from headway.server.finding import Fits
 from headway.server.overview import Overview
 
 
@@ -24,14 +28,25 @@ def find_run(job: JobView, number: int) -> RunView | None:
     return next((one for one in job.runs if one.run == number), None)
 
 
-async def seen_job(  # noqa: PLR0913  (which job, and the texts of the error)
-    store: Store, caller: Caller, kind: str, lane: str, job_id: str, *, noun: str, hint: str
+def can_read(read: Callable[[bytes], object], job: JobView) -> bool:
+    """Return whether a system can read a job's arguments.
+
+    Its server checks them, but `headway retry --args` and other programs write to the store itself.
+    """
+    try:
+        read(job.args)
+    except msgspec.MsgspecError:
+        return False
+    return True
+
+
+async def seen_job(
+    store: Store, caller: Caller, fits: Fits, job_id: str, *, noun: str, hint: str
 ) -> JobView:
     """Return a job of a system, with its runs and trail.
 
     Args:
-        lane: lane of these jobs; checked because callers can create jobs of any kind in other
-            lanes.
+        fits: which jobs are the system's.
         noun: name of such a job in the error message.
         hint: hint of the error.
 
@@ -39,7 +54,7 @@ async def seen_job(  # noqa: PLR0913  (which job, and the texts of the error)
         UnknownRecord: there is no such job, or the caller may not see it.
     """
     found = await store.read(JobQuery(id=job_id)) if is_job_id(job_id) else None
-    if found is None or (found.kind, found.lane) != (kind, lane) or not caller.sees(found):
+    if found is None or not fits(found) or not caller.sees(found):
         message = f"there is no {noun} {job_id[:64]!r}"
         raise UnknownRecord(message, hint=hint)
     return found

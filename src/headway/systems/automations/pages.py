@@ -22,7 +22,6 @@ from headway.core.timetable.schedule import Schedule, format_schedule
 from headway.server.caller import Permission
 from headway.systems.automations.config import Automation
 from headway.systems.automations.dispatcher import (
-    KIND,
     LANE,
     LIMIT,
     LIVE,
@@ -31,7 +30,7 @@ from headway.systems.automations.dispatcher import (
     entries_of,
 )
 from headway.systems.automations.folders import Folders
-from headway.systems.automations.reports import document_of, jobs_of, sessions, status
+from headway.systems.automations.reports import document_of, is_session, jobs_of, sessions, status
 from headway.systems.automations.routes import (
     check_caller,
     dispatch,
@@ -340,7 +339,7 @@ async def _one_session(dispatcher: Dispatcher, view: PageView, job: str) -> dict
     view.caller.check(Permission.READ)
     hint = "ended ones are kept for 30 days"
     found = await seen_job(
-        view.service.store, view.caller, KIND, LANE, job, noun="session", hint=hint
+        view.service.store, view.caller, is_session, job, noun="session", hint=hint
     )
     session = session_view(found)
     return {

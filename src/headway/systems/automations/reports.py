@@ -424,7 +424,7 @@ async def jobs_of(
     most: int = MOST,
     repository: str | None = None,
 ) -> list[JobView]:
-    """List the jobs of sessions in these states; callers can create others in their lane."""
+    """List the jobs of sessions in these states."""
     query = JobsQuery(
         lane=LANE,
         tenant=None if repository is None else "",
@@ -434,7 +434,12 @@ async def jobs_of(
         runs=runs,
         limit=most,
     )
-    return [job for job in (await store.read(query)).rows if job.kind == KIND]
+    return [job for job in (await store.read(query)).rows if is_session(job)]
+
+
+def is_session(job: JobView) -> bool:
+    """Return whether a job is a session; callers can create others in any lane."""
+    return job.kind == KIND and job.lane == LANE
 
 
 def document_of(text: bytes | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import msgspec
 from headway.contract.views import JobView, RunView
 from headway.core.state import FINAL, State
 from headway.systems.calls.template import DEFAULT, Template
+from headway.systems.jobs import can_read
 from headway.systems.telephony.voice import CallStatus, call_of
 
 LEAD, FINISHED = "lead", "lead_finished"
@@ -193,7 +194,7 @@ def is_lead(job: JobView) -> bool:
 
     A caller of other lanes can create jobs of any kind there, with any content.
     """
-    return job.kind == LEAD and job.lane == LANE
+    return job.kind == LEAD and job.lane == LANE and can_read(read_args, job)
 
 
 def status_of(job: JobView) -> LeadStatus:

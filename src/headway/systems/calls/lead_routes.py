@@ -52,6 +52,7 @@ from headway.systems.calls.lead import (
     LeadStatus,
     Outcome,
     attempts_of,
+    is_lead,
     lead_of,
     outcome_of,
     read_args,
@@ -295,7 +296,7 @@ async def leads(
         cursor=check_number_cursor(params.cursor),
         limit=params.limit,
     )
-    page = await bounded_page(service.store, query)
+    page = await bounded_page(service.store, query, is_lead)
     rows = [
         lead_of(job)
         for job in page.rows
@@ -357,7 +358,7 @@ async def lead_seen(service: Service, caller: Caller, lead: str) -> JobView:
         UnknownRecord: there is none that the caller sees.
     """
     hint = "GET /leads lists them; finished ones are kept for a while"
-    return await seen_job(service.store, caller, LEAD, LANE, lead, noun="lead", hint=hint)
+    return await seen_job(service.store, caller, is_lead, lead, noun="lead", hint=hint)
 
 
 def _view(taken: Taken, job: JobView | None) -> dict[str, object]:

@@ -14,7 +14,7 @@ from headway.server.finding import bounded_page
 from headway.systems.calls.catalogue import DEFAULT_POOL, NumberStatus
 from headway.systems.calls.catalogue_routes import change_number
 from headway.systems.calls.context import CallsContext
-from headway.systems.calls.lead import LANE, LEAD, Outcome, attempts_of, read_args
+from headway.systems.calls.lead import LANE, LEAD, Outcome, attempts_of, is_lead, read_args
 from headway.web.page import (
     Action,
     Call,
@@ -131,7 +131,7 @@ async def _leads(view: PageView, tenants: Sequence[str | None]) -> list[JobView]
                 newest=True,
                 limit=NEWEST,
             )
-            page = await bounded_page(view.service.store, query)
+            page = await bounded_page(view.service.store, query, is_lead)
             found += [one for one in page.rows if view.caller.sees(one)]
     return found
 

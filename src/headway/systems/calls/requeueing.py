@@ -13,7 +13,7 @@ from headway.core.state import State
 from headway.runtime.timing import Timing
 from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, pool_of, routes
 from headway.systems.calls.context import CallsContext
-from headway.systems.calls.lead import CHECK, DIAL, LANE, LEAD, read_args
+from headway.systems.calls.lead import CHECK, DIAL, LANE, LEAD, is_lead, read_args
 from headway.systems.jobs import act
 
 PAGE = 100
@@ -100,7 +100,7 @@ def _is_stale(
     Args:
         known: cache of the page's gates; extended.
     """
-    if job.stage != DIAL:
+    if job.stage != DIAL or not is_lead(job):
         return False
     try:
         template = page.template(read_args(job.args).template)

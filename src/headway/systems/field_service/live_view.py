@@ -14,7 +14,7 @@ from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.systems.directory.database import Directory
 from headway.systems.field_service.records import Technician
-from headway.systems.field_service.request import OFFER, OFFERS, STATES, Status
+from headway.systems.field_service.request import OFFER, OFFERS, STATES, Status, is_request
 from headway.systems.field_service.views import AskedView, ServiceRequest, service_request
 from headway.systems.telephony.voice import CallStatus
 
@@ -67,7 +67,7 @@ async def _jobs(store: Store, states: tuple[State, ...], most: int) -> tuple[Job
     query = JobsQuery(
         kind=OFFER, lane=OFFERS, states=states, runs=True, trail=True, newest=True, limit=most
     )
-    return (await store.read(query)).rows
+    return tuple(filter(is_request, (await store.read(query)).rows))
 
 
 async def _names(directory: Directory, requests: Iterable[ServiceRequest]) -> dict[str, str]:

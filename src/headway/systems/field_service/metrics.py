@@ -19,6 +19,7 @@ from headway.systems.field_service.request import (
     OFFERS,
     acceptor,
     dispatched_at,
+    is_request,
     read_request,
 )
 from headway.systems.jobs import find_lane
@@ -86,7 +87,7 @@ async def times_to_accept(store: Store, now: int) -> list[int]:
         query = JobsQuery(
             kind=OFFER, lane=OFFERS, states=(state,), trail=True, newest=True, limit=NEWEST
         )
-        for job in (await bounded_page(store, query)).rows:
+        for job in (await bounded_page(store, query, is_request)).rows:
             accepted_at = _accepted_at(job)
             if accepted_at is not None and accepted_at >= now - RECENT_MS:
                 found.append(max(0, accepted_at - dispatched_at(job)))

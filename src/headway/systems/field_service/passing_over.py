@@ -27,6 +27,7 @@ from headway.systems.field_service.request import (
     acceptor,
     asked_now,
     call_to,
+    is_request,
     lock_of,
     read_request,
 )
@@ -105,7 +106,7 @@ async def reconsider_parked(store: Store, request: JobView) -> None:
         return
     query = JobsQuery(kind=OFFER, lane=OFFERS, states=(State.PARKED,), limit=_MOST)
     async for jobs in read_pages(store, query):
-        for one in jobs.rows:
+        for one in filter(is_request, jobs.rows):
             if one.cascade is not None and not freed.isdisjoint(one.cascade.left):
                 await pass_over_assigned(store, one)
 

@@ -16,7 +16,7 @@ from headway.contract.operate import Verb
 from headway.contract.views import JobView, RunView
 from headway.core.job import DEFAULT_PRIORITY
 from headway.core.state import State
-from headway.systems.jobs import find_run
+from headway.systems.jobs import can_read, find_run
 
 NAME = "field_service"
 """Name of the system, of its settings table and of its context."""
@@ -141,6 +141,14 @@ read_request = msgspec.json.Decoder(Request).decode
 """Decode a request from its job's arguments."""
 args_of: Callable[[Request], bytes] = msgspec.json.Encoder().encode
 """Encode a request as its job's arguments."""
+
+
+def is_request(job: JobView) -> bool:
+    """Return whether a job is a service request.
+
+    Callers of other lanes can create jobs of any kind there, with any content.
+    """
+    return job.kind == OFFER and job.lane == OFFERS and can_read(read_request, job)
 
 
 class Status(StrEnum):

@@ -38,6 +38,7 @@ from headway.systems.field_service.request import (
     Request,
     Status,
     acceptor,
+    is_request,
     status_of,
 )
 from headway.systems.field_service.technicians import TECHNICIANS
@@ -146,7 +147,7 @@ async def requests(
         cursor=check_number_cursor(params.cursor),
         limit=params.limit,
     )
-    page = await bounded_page(service.store, query)
+    page = await bounded_page(service.store, query, is_request)
     now = await service.now()
     rows = [
         service_request(job, now)

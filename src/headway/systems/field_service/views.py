@@ -16,14 +16,13 @@ from headway.server.service import Service
 from headway.systems.field_service.passing_over import PASSED_OVER
 from headway.systems.field_service.request import (
     NUMBER_REFUSED,
-    OFFER,
-    OFFERS,
     Customer,
     Position,
     Status,
     acceptor,
     asked_now,
     dispatched_at,
+    is_request,
     last_run,
     read_request,
     status_of,
@@ -192,7 +191,7 @@ async def find_request(service: Service, caller: Caller, request: str) -> JobVie
         UnknownRecord: there is no such request.
     """
     noun, hint = "service request", "GET /service-requests lists them"
-    return await seen_job(service.store, caller, OFFER, OFFERS, request, noun=noun, hint=hint)
+    return await seen_job(service.store, caller, is_request, request, noun=noun, hint=hint)
 
 
 async def respond_with(service: Service, job: JobView, status: int = 200) -> Response:

@@ -14,6 +14,7 @@ import msgspec
 
 from headway.contract.views import JobView, NoteView, RunView
 from headway.core.state import State
+from headway.systems.jobs import can_read
 
 NAME = "notifications"
 """Name of the system, of its settings table and of its context."""
@@ -141,7 +142,7 @@ def is_notification(job: JobView) -> bool:
 
     Callers of other lanes can create jobs of any kind there, with any contents.
     """
-    return job.kind == NOTIFICATION and job.lane in LANES
+    return job.kind == NOTIFICATION and job.lane in LANES and can_read(read_args, job)
 
 
 read_args = msgspec.json.Decoder(Args).decode
