@@ -330,7 +330,7 @@ def supervisors() -> list[int]:
     found: list[int] = []
     for process in psutil.process_iter(["cmdline", "cwd"]):
         line = process.info["cmdline"] or []
-        if process.info["cwd"] == here and any(one.endswith("supervisor.py") for one in line):
+        if process.info["cwd"] == here and any(one.endswith("/supervisor") for one in line):
             found.append(process.pid)
     return found
 

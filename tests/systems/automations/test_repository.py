@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headway.core.errors import InvalidValue
 from headway.systems.automations.repository import read_repository
-from headway.systems.automations.supervisor import Log
+from headway.systems.automations.supervisor.run_log import Log
 
 HERE = Path("/srv/here")
 names = st.text(ascii_letters + digits + "-_", min_size=1, max_size=12).filter(

@@ -13,7 +13,7 @@ import pytest
 
 from headway.runtime.timing import REAL
 from headway.systems.automations.session import End
-from headway.systems.automations.supervisor import LONGEST_LINE, Log
+from headway.systems.automations.supervisor.run_log import LONGEST_LINE, Log
 from tests.systems.automations.sessions_rig import (
     JOB,
     automation,

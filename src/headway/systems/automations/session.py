@@ -19,9 +19,9 @@ from typing import Any
 from headway.runtime.timing import Timing
 from headway.systems.automations.config import HOUR_MS, Automation
 from headway.systems.automations.folders import Folders
-from headway.systems.automations.supervisor import flock, remove
+from headway.systems.automations.supervisor.files import flock, remove
 
-SUPERVISOR = Path(__file__).with_name("supervisor.py")
+SUPERVISOR = Path(__file__).with_name("supervisor")
 PASSED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 """Variables passed to every session; it gets nothing else of the service's environment."""
 GIT_PASSED = ("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "SSL_CERT_FILE", "SSL_CERT_DIR")
