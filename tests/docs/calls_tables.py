@@ -12,8 +12,9 @@ from pydantic_core import PydanticUndefined
 
 from headway.core.duration import format_duration
 from headway.systems.calls import OWN
-from headway.systems.calls.source_table.shadow import Migration, ShadowBook
-from headway.systems.calls.source_table.source_table import migration_routes
+from headway.systems.calls.source_table.migration import Migration
+from headway.systems.calls.source_table.migration_routes import migration_routes
+from headway.systems.calls.source_table.shadow import ShadowDecisions
 from headway.systems.calls.template import CallsSettings, TemplateBody
 from tests.docs.docstrings import items
 
@@ -24,7 +25,7 @@ TABLES = frozenset({"template", "table", "migration", "alerts", "senders", "chan
 
 def routers() -> Sequence[APIRouter]:
     """Return the routers of the system; that of a migration uses its arguments only when called."""
-    return (*OWN, migration_routes(cast("Migration", None), cast("ShadowBook", None)))
+    return (*OWN, migration_routes(cast("Migration", None), cast("ShadowDecisions", None)))
 
 
 def settings() -> Iterable[tuple[str, ...]]:

@@ -6,7 +6,9 @@ import sqlalchemy as sa
 from alembic import op
 
 from headway.systems.calls.catalogue import Base
-from headway.systems.calls.source_table.shadow import LEADS, MIGRATION, SHADOW
+from headway.systems.calls.source_table.lead_table import LEADS
+from headway.systems.calls.source_table.migration import MIGRATION
+from headway.systems.calls.source_table.shadow import SHADOW
 from headway.systems.directory.database import Schema, tally_schema
 
 

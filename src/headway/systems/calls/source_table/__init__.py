@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from headway.core.errors import InvalidValue
 from headway.runtime.settings_table import read_table
 from headway.systems.calls.source_table.lead_table import LeadTable
+from headway.systems.calls.source_table.migration import Migration
 from headway.systems.calls.source_table.settings import MigrationSettings, read_lead_table
-from headway.systems.calls.source_table.shadow import Migration
 from headway.systems.calls.source_table.source_table import SourceTable
 from headway.systems.parts import Parts
 
@@ -36,8 +36,8 @@ def read_source_table(
         return None
     leads = LeadTable(read_lead_table(table), parts.directory)
     parts.also(leads)
-    chosen = read_table("calls.migration", MigrationSettings, migration or {})
-    return SourceTable(leads, Migration(chosen, leads, parts.directory, parts.timing), parts.timing)
+    plan = read_table("calls.migration", MigrationSettings, migration or {})
+    return SourceTable(leads, Migration(plan, leads, parts.directory, parts.timing), parts.timing)
 
 
 __all__ = ["SourceTable", "read_source_table"]

@@ -5,15 +5,54 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, and_, false, func, or_, select, true, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Index,
+    String,
+    Table,
+    Text,
+    and_,
+    false,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import RowMapping
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidValue, StoreUnavailable
+from headway.systems.calls.catalogue import Base
 from headway.systems.calls.source_table.columns import Columns, reflect
 from headway.systems.calls.source_table.settings import LeadRow, RowState, TableSettings
 from headway.systems.directory.database import Directory
+
+LEADS = Table(
+    "calls_leads",
+    Base.metadata,
+    Column("id", String(36), primary_key=True),
+    Column("phone", String(32), nullable=False),
+    Column("tz", String(64), nullable=False),
+    Column("reseller", String(512), nullable=False),
+    Column("template", String(512), nullable=False, default=""),
+    Column("due_at", BigInteger, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("key", String(512)),
+    Column("payload", Text),
+    Column("reporting_webhook_url", Text),
+    Column("ref", String(64)),
+    Column("number", String(32)),
+    Column("since", BigInteger),
+    Column("outcome", String(64)),
+    Column("finished_at", BigInteger),
+    Index("uq_calls_leads_reseller_key", "reseller", "key", unique=True),
+    Index("ix_calls_leads_status_id", "status", "id"),
+)
+"""Leads, if Headway's own table is the source table."""
 
 WRITTEN = ("status", "ref", "number", "since", "outcome", "finished_at")
 """The columns that a call changes in its row."""

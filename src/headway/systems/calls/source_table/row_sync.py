@@ -23,8 +23,14 @@ from headway.runtime.kind import Kind
 from headway.runtime.sources import in_flight
 from headway.systems.calls.lead import DIAL
 from headway.systems.calls.source_table.lead_table import LeadTable
-from headway.systems.calls.source_table.settings import Chosen, LeadRow, Mode, Recipe, RowState
-from headway.systems.calls.source_table.shadow import Migration
+from headway.systems.calls.source_table.migration import Migration
+from headway.systems.calls.source_table.settings import (
+    LeadRow,
+    MigrationPlan,
+    Mode,
+    Recipe,
+    RowState,
+)
 from headway.systems.jobs import act
 
 NOT_OURS = "NOT_OURS"
@@ -193,29 +199,29 @@ class RowMigration:
         self._sync = sync
 
     async def step(self) -> None:
-        """Move the pending rows whose owner differs from the current choice.
+        """Move the pending rows whose owner differs from the current plan.
 
         Raises:
             StoreError: the table or the store cannot be reached; each row has one owner.
         """
-        chosen = (await self._migration.choice()).chosen
-        if chosen.mode in {Mode.ADOPT, Mode.RELEASE}:
-            await self._give_back(chosen)
-        if chosen.mode is Mode.ADOPT:
-            await self._take_over(chosen)
+        plan = (await self._migration.current_plan()).plan
+        if plan.mode in {Mode.ADOPT, Mode.RELEASE}:
+            await self._give_back(plan)
+        if plan.mode is Mode.ADOPT:
+            await self._take_over(plan)
 
-    async def _give_back(self, chosen: Chosen) -> None:
+    async def _give_back(self, plan: MigrationPlan) -> None:
         async for page in self._table.pending(ours=True):
-            for some in self._batches([row for row in page if not chosen.has(row)]):
+            for some in self._batches([row for row in page if not plan.has(row)]):
                 gone = await self._table.give_back(some)
                 if gone:
                     _log.info("rows returned to the older system: rows=%d", len(gone))
                     await self._sync.cancel(gone)
 
-    async def _take_over(self, chosen: Chosen) -> None:
+    async def _take_over(self, plan: MigrationPlan) -> None:
         async for page in self._table.pending(ours=False):
             # A row that is not a valid lead stays with the older system.
-            wanted = [row for row in page if chosen.has(row) and self._sync.job(row) is not None]
+            wanted = [row for row in page if plan.has(row) and self._sync.job(row) is not None]
             for some in self._batches(wanted):
                 taken = await self._table.take_over(some)
                 if taken:

@@ -140,7 +140,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Chosen:
+class MigrationPlan:
     """Which rows are migrated, and how.
 
     Attributes:
@@ -276,10 +276,10 @@ class MigrationSettings(OpenTable):
     talk: Span = 60_000
 
     @property
-    def chosen(self) -> Chosen:
-        """The initial choice."""
+    def plan(self) -> MigrationPlan:
+        """The initial plan."""
         percent = (100 if self.resellers else 0) if self.percent is None else self.percent
-        return Chosen(mode=self.mode, percent=float(percent), resellers=self.resellers)
+        return MigrationPlan(mode=self.mode, percent=float(percent), resellers=self.resellers)
 
 
 def read_lead_table(written: Mapping[str, object]) -> TableSettings:

@@ -1,13 +1,12 @@
-"""A migration from an older system: the current choice, and the shadow.
+"""The shadow of an older system.
 
-The shadow decides when an older system's leads would be called, without placing calls. Decisions
+It decides when an older system's leads would be called, without placing calls. Decisions
 pass through the same engine and through copies of the gates, so that neither system takes a line
 from the other. They are stored beside when the older system called.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -16,9 +15,7 @@ from statistics import median
 from sqlalchemy import (
     BigInteger,
     Column,
-    Float,
     Index,
-    Integer,
     String,
     Table,
     Text,
@@ -27,7 +24,7 @@ from sqlalchemy import (
     update,
 )
 
-from headway.core.errors import InvalidValue, UnknownRecord
+from headway.core.errors import UnknownRecord
 from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
 from headway.runtime.app import App
@@ -35,40 +32,15 @@ from headway.runtime.handler_results import Ended, Next
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.reconciliation import Awaited
-from headway.runtime.timing import Timing
 from headway.systems.calls.catalogue import Base
 from headway.systems.calls.source_table.lead_table import LeadTable, insert_into
+from headway.systems.calls.source_table.migration import Migration
 from headway.systems.calls.source_table.settings import (
-    Chosen,
     LeadRow,
-    MigrationSettings,
     Mode,
     Recipe,
 )
 from headway.systems.directory.database import Directory
-
-LEADS = Table(
-    "calls_leads",
-    Base.metadata,
-    Column("id", String(36), primary_key=True),
-    Column("phone", String(32), nullable=False),
-    Column("tz", String(64), nullable=False),
-    Column("reseller", String(512), nullable=False),
-    Column("template", String(512), nullable=False, default=""),
-    Column("due_at", BigInteger, nullable=False),
-    Column("status", String(16), nullable=False),
-    Column("key", String(512)),
-    Column("payload", Text),
-    Column("reporting_webhook_url", Text),
-    Column("ref", String(64)),
-    Column("number", String(32)),
-    Column("since", BigInteger),
-    Column("outcome", String(64)),
-    Column("finished_at", BigInteger),
-    Index("uq_calls_leads_reseller_key", "reseller", "key", unique=True),
-    Index("ix_calls_leads_status_id", "status", "id"),
-)
-"""Leads, if Headway's own table is the source table."""
 
 SHADOW = Table(
     "calls_shadow",
@@ -84,103 +56,6 @@ SHADOW = Table(
     Index("ix_calls_shadow_theirs_at", "theirs_at", "decided_at"),
 )
 """Decisions: when and why each lead would have been called, and when the older system called."""
-
-MIGRATION = Table(
-    "calls_migration",
-    Base.metadata,
-    Column("id", Integer, primary_key=True),
-    Column("mode", String(16), nullable=False),
-    Column("percent", Float, nullable=False),
-    Column("resellers", Text, nullable=False),
-    Column("changed_at", BigInteger, nullable=False),
-    Column("changed_by", String(512), nullable=False),
-)
-"""The choice made at run time: one row, or none."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
-    """How rows are migrated now, and who chose it.
-
-    Attributes:
-        changed_at: when it was chosen at run time, ms UTC; None while the settings apply.
-    """
-
-    chosen: Chosen
-    changed_at: int | None = None
-    changed_by: str = "settings"
-
-
-class Migration:
-    """The migration of an older system's rows.
-
-    Attributes:
-        settings: initial choice, until it is changed at run time.
-        table: source table, which the older system works on too.
-        directory: database of the choice and the shadow's decisions.
-    """
-
-    def __init__(
-        self,
-        settings: MigrationSettings,
-        table: LeadTable,
-        directory: Directory,
-        timing: Timing,
-    ) -> None:
-        """Create it without reading anything.
-
-        Raises:
-            InvalidValue: rows are to be migrated, but the table has no owner column.
-        """
-        self.settings = settings
-        self.table = table
-        self.directory = directory
-        self.timing = timing
-        self._check(settings.chosen)
-
-    async def choice(self) -> Choice:
-        """Return the current choice."""
-        async with self.directory.read() as session:
-            row = (await session.execute(select(MIGRATION))).mappings().first()
-        if row is None:
-            return Choice(chosen=self.settings.chosen)
-        chosen = Chosen(
-            mode=Mode(row["mode"]),
-            percent=row["percent"],
-            resellers=tuple(json.loads(row["resellers"])),
-        )
-        return Choice(chosen=chosen, changed_at=row["changed_at"], changed_by=row["changed_by"])
-
-    async def choose(self, chosen: Chosen, author: str) -> Choice:
-        """Store a new choice, which applies from each process's next look on, also after restarts.
-
-        Raises:
-            InvalidValue: the table has no owner column; nothing was written.
-            StoreUnavailable: the directory cannot be reached; nothing was written.
-        """
-        self._check(chosen)
-        at = self.timing.wall_at()
-        values = {
-            "id": 1,
-            "mode": str(chosen.mode),
-            "percent": chosen.percent,
-            "resellers": json.dumps(chosen.resellers),
-            "changed_at": at,
-            "changed_by": author,
-        }
-        async with self.directory.change() as session:
-            # In one statement, because two operators may choose at once.
-            chosen_row = insert_into(session, MIGRATION).values(values)
-            await session.execute(
-                chosen_row.on_conflict_do_update(index_elements=["id"], set_=values)
-            )
-        return Choice(chosen=chosen, changed_at=at, changed_by=author)
-
-    def _check(self, chosen: Chosen) -> None:
-        if chosen.mode is not Mode.OFF and not self.table.has_owners:
-            message = f"the migration's mode is {chosen.mode}, but the table has no owner column"
-            raise InvalidValue(message, hint="set calls.table.columns.owner")
-
 
 LOOKED_UP = 1_000
 """Maximum number of decisions whose rows are read at once."""
@@ -227,7 +102,7 @@ class Comparison:
     p99_ms: int | None
 
 
-class ShadowBook:
+class ShadowDecisions:
     """The shadow's decisions, stored in the directory."""
 
     def __init__(self, directory: Directory) -> None:
@@ -340,7 +215,7 @@ class ShadowGates:
 
 
 def declare_shadow(
-    app: App, recipe: Recipe, table: LeadTable, migration: Migration, book: ShadowBook
+    app: App, recipe: Recipe, table: LeadTable, migration: Migration, decisions: ShadowDecisions
 ) -> None:
     """Declare the shadow of an older system."""
     gates = ShadowGates(app)
@@ -371,7 +246,7 @@ def declare_shadow(
             number=next(iter(job.permits.values()), None),
             why=_why(at - int(job.due_at.timestamp() * 1000)),
         )
-        await book.note(decision)
+        await decisions.note(decision)
         # The line stays occupied for as long as a call would last.
         await job.hand_over(timeout=f"{migration.settings.talk}ms")
 
@@ -385,7 +260,7 @@ def declare_shadow(
             with suppress(UnknownRecord):
                 await gates.like(await recipe.dial_gates(row))
 
-    _declare_watching(app, shadow, table, migration, book, renew)
+    _declare_watching(app, shadow, table, migration, decisions, renew)
 
 
 def _declare_watching(
@@ -393,18 +268,18 @@ def _declare_watching(
     shadow: Kind,
     table: LeadTable,
     migration: Migration,
-    book: ShadowBook,
+    decisions: ShadowDecisions,
     renew: Callable[[Sequence[LeadRow]], Awaitable[None]],
 ) -> None:
     @app.source(name=LANE, every=migration.settings.every, rate=100_000)
     async def theirs() -> AsyncGenerator[NewJob]:
-        chosen = (await migration.choice()).chosen
-        if chosen.mode is not Mode.SHADOW:
+        plan = (await migration.current_plan()).plan
+        if plan.mode is not Mode.SHADOW:
             return
-        await book.look_up(table)
+        await decisions.look_up(table)
         async for page in table.pending(ours=False):
-            known = await book.known([row.id for row in page])
-            wanted = [row for row in page if row.id not in known and chosen.has(row)]
+            known = await decisions.known([row.id for row in page])
+            wanted = [row for row in page if row.id not in known and plan.has(row)]
             await renew(wanted)
             for row in wanted:
                 yield _job(shadow, row)

@@ -1,14 +1,13 @@
-"""The source table: leads are its rows, and jobs follow them; also the routes of a migration."""
+"""The source table: leads are its rows, and jobs follow them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
-from fastapi import APIRouter, Response
-from pydantic import Field
+from fastapi import APIRouter
 from sqlalchemy import and_, or_
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -23,12 +22,9 @@ from headway.runtime.app import App
 from headway.runtime.handler_results import Dead
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
-from headway.server.access import Definer, Observer
-from headway.server.bodies.base import Body, TenantName
-from headway.server.paging import WhichPage, decode_cursor, encode_cursor
-from headway.server.replies import answer, reply, reply_model
-from headway.server.routing import router
 from headway.systems.calls.source_table.lead_table import PAGE, LeadTable, insert_into
+from headway.systems.calls.source_table.migration import Migration
+from headway.systems.calls.source_table.migration_routes import migration_routes
 from headway.systems.calls.source_table.row_sync import (
     NOT_OURS,
     RowMigration,
@@ -37,120 +33,12 @@ from headway.systems.calls.source_table.row_sync import (
     declare_source,
     is_elsewhere,
 )
-from headway.systems.calls.source_table.settings import Chosen, LeadRow, Mode, Recipe, lead_of
-from headway.systems.calls.source_table.shadow import (
-    Choice,
-    Comparison,
-    Decision,
-    Migration,
-    ShadowBook,
-    declare_shadow,
+from headway.systems.calls.source_table.settings import (
+    LeadRow,
+    Recipe,
+    lead_of,
 )
-
-CHOICE = reply(
-    "CallsMigration",
-    "How an older system's rows are migrated.",
-    mode=(Mode, 'Mode: "off", "shadow", "adopt" or "release".'),
-    percent=(float, "Percentage of the rows, chosen by a hash of each row's id."),
-    resellers=(list[str], "Only rows of these resellers; empty for all."),
-    changed_at=(
-        int | None,
-        "When it was changed at run time, ms UTC; null while the settings apply.",
-    ),
-    changed_by=(str, "Who changed it."),
-    rows=(dict[str, int], "Number of rows that are pending and running, ours and theirs."),
-)
-SHADOW = reply(
-    "CallsShadow",
-    "Decisions, compared with what the older system did.",
-    comparison=(reply_model(Comparison), "Comparison of all decisions, regardless of the page."),
-    rows=(list[reply_model(Decision)], "Decisions, in order."),
-    cursor=(str | None, "Cursor for the next request; null at the end."),
-)
-
-
-class MigrationBody(Body):
-    """How to migrate an older system's rows."""
-
-    mode: Annotated[Mode, Field(strict=False)] = Field(
-        description='Mode: "off", "shadow", "adopt" or "release".'
-    )
-    percent: float = Field(default=100.0, ge=0, le=100, description="Percentage of the rows.")
-    resellers: list[TenantName] = Field(
-        default=[], max_length=1_000, description="Only rows of these resellers; empty for all."
-    )
-
-
-def migration_routes(migration: Migration, book: ShadowBook) -> APIRouter:
-    """Return the routes of a migration."""
-    routes = router("system: calls", operations="calls_", prefix="/calls/migration")
-
-    @routes.get(
-        "",
-        operation_id="calls_migration",
-        summary="Get how an older system's rows are migrated",
-        response_model=CHOICE,
-    )
-    async def shown(caller: Observer) -> Response:
-        """Return the current choice, and how many rows belong to which system."""
-        caller.whole()
-        return await _reply(migration, await migration.choice())
-
-    @routes.put(
-        "",
-        operation_id="calls_migrate",
-        summary="Choose how an older system's rows are migrated",
-        response_model=CHOICE,
-    )
-    async def choose(body: MigrationBody, caller: Definer) -> Response:
-        """Choose how the rows are migrated from now on, including after restarts.
-
-        Raises:
-            InvalidValue: the table has no column for the owner of its rows.
-        """
-        caller.whole()
-        chosen = Chosen(mode=body.mode, percent=body.percent, resellers=tuple(body.resellers))
-        return await _reply(migration, await migration.choose(chosen, caller.name))
-
-    @routes.get(
-        "/shadow",
-        operation_id="calls_shadow",
-        summary="Compare decisions with actual calls",
-        response_model=SHADOW,
-    )
-    async def shadow(asked: WhichPage, caller: Observer) -> Response:
-        """List decisions, and compare them with when the older system called."""
-        caller.whole()
-        rows = await book.page(_place(decode_cursor(asked.cursor)), asked.limit + 1)
-        cut = rows[: asked.limit]
-        cursor = f"{cut[-1].decided_at} {cut[-1].row_id}" if len(rows) > len(cut) else None
-        found = {"comparison": await book.compare(), "rows": cut, "cursor": encode_cursor(cursor)}
-        return answer(found)
-
-    return routes
-
-
-async def _reply(migration: Migration, choice: Choice) -> Response:
-    return answer(
-        {
-            "mode": str(choice.chosen.mode),
-            "percent": choice.chosen.percent,
-            "resellers": list(choice.chosen.resellers),
-            "changed_at": choice.changed_at,
-            "changed_by": choice.changed_by,
-            "rows": await migration.table.counts(),
-        }
-    )
-
-
-def _place(cursor: str | None) -> tuple[int, str]:
-    if cursor is None:
-        return 0, ""
-    at, blank, row_id = cursor.partition(" ")
-    if not blank or not at.isascii() or not at.isdigit() or len(at) > 18:
-        message = "the cursor does not belong to this listing"
-        raise InvalidValue(message, hint="pass the cursor from the previous page")
-    return int(at), row_id
+from headway.systems.calls.source_table.shadow import ShadowDecisions, declare_shadow
 
 
 class WrittenLead(NamedTuple):
@@ -287,8 +175,8 @@ class SourceTable:
     def __init__(self, table: LeadTable, migration: Migration, timing: Timing) -> None:
         self.table = table
         self.migration = migration
-        self._book = ShadowBook(migration.directory)
-        self.routers: tuple[APIRouter, ...] = (migration_routes(migration, self._book),)
+        self._decisions = ShadowDecisions(migration.directory)
+        self.routers: tuple[APIRouter, ...] = (migration_routes(migration, self._decisions),)
         self._timing = timing
         self._app: App | None = None
 
@@ -300,7 +188,7 @@ class SourceTable:
             # First, so that the worker's same look sees rows that have just become ours.
             row_migration = RowMigration(self.table, self.migration, sync)
             declare_row_migration(app, row_migration, self.migration)
-            declare_shadow(app, recipe, self.table, self.migration, self._book)
+            declare_shadow(app, recipe, self.table, self.migration, self._decisions)
         declare_source(app, lead, recipe, self.table, sync)
 
     async def follow(self, store: Store, jobs: Sequence[NewJob]) -> bool:
