@@ -12,12 +12,12 @@ import pytest
 from headway.contract.views import GatesQuery
 from headway.runtime.timing import REAL, Timing
 from headway.stores import open_store
-from headway.systems.calls.checks import Checked, Checking, Refused
+from headway.systems.calls.checks import Checking, LeadToCheck, Refused
 from headway.systems.calls.template import HttpCheckBody, Template
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, LiveClock, calling
 from tests.systems.calls.check_service import CheckService, check_service
 
-LEAD = Checked(lead_id="1", phone=PHONE, tz="UTC", reseller="acme", template="t", payload=None)
+LEAD = LeadToCheck(lead_id="1", phone=PHONE, tz="UTC", reseller="acme", template="t", payload=None)
 
 
 LIMIT_S, RECHECK_S = 59, 9

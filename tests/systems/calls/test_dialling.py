@@ -205,13 +205,13 @@ class UnreadableStore(StoreProxy):
 async def test_refused_call_ends_its_run_though_the_store_could_not_be_read_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused = stages._refused
+    refused = stages._settle_refused
 
     async def while_unreadable(*given: Any) -> None:
         unreadable.set(True)
         await refused(*given)
 
-    monkeypatch.setattr(stages, "_refused", while_unreadable)
+    monkeypatch.setattr(stages, "_settle_refused", while_unreadable)
     async with calling(tmp_path, store=UnreadableStore(MemoryStore())) as calls:
         await calls.number()
         await calls.template(retry_on=[])

@@ -261,5 +261,5 @@ async def test_row_of_a_table_says_when_it_is_due_and_is_not_spread_again(tmp_pa
     async with calling(tmp_path, work=False, settings={"jitter": "1h"}) as calls:
         row = LeadRow(id="7", phone=PHONE, tz="Europe/Paris", reseller="acme", due_at=1_000_000)
         recipe = LeadRecipe(context=calls.system.context)
-        assert recipe.made(row, job_id=row.lead, key=None).due_at != row.due_at
+        assert recipe.lead_job(row, job_id=row.lead, key=None).due_at != row.due_at
         assert recipe.job(row).due_at == row.due_at

@@ -12,7 +12,7 @@ import pytest
 import headway as hw
 from headway.contract.views import GatesQuery
 from headway.systems.calls import make
-from headway.systems.calls.catalogue import CatalogueContents, Number, routes
+from headway.systems.calls.catalogue import CatalogueContents, Number, gate_layout
 from headway.systems.calls.template import HoursBody, Template
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
@@ -309,7 +309,7 @@ def test_only_relevant_changes_recheck_waiting_leads() -> None:
     page = CatalogueContents(revision=1, numbers={NUMBER: number}, templates={"default": default})
 
     def moves(**change: Any) -> bool:
-        return routes(replace(page, **change)) != routes(page)
+        return gate_layout(replace(page, **change)) != gate_layout(page)
 
     assert not moves(numbers={NUMBER: replace(number, maximum_channels=9, provider="vonage")})
     assert not moves(

@@ -62,8 +62,8 @@ async def apply_event(context: CallsContext, event: CallEvent) -> SignalResult |
     return answer
 
 
-async def hangs_up_first(context: CallsContext, ref: str) -> bool:
-    """Return whether this is the first hang-up of a run's call, so that only one is requested."""
+async def claim_hang_up(context: CallsContext, ref: str) -> bool:
+    """Record that a run's call is being hung up; return False if another hang-up was first."""
     note = Signal(key=ref, event=f"hangup:{ref}", kind=SignalKind.NOTE, label="hung up")
     return (await context.store.signal(note)).answer is not SignalResult.ALREADY
 
@@ -103,7 +103,7 @@ async def settle(  # noqa: PLR0913, PLR0917  (the parts of an end)
             after_ms=verdict.after_ms if retried else None,
             stage=CHECK if retried else "",
             gates=context.check_uses(job.tenant, job.args, job.lane) if retried else (),
-            known_as="" if event is None else name_of(event),
+            known_as="" if event is None else call_key(event),
         )
     )
     if reply.answer is SignalResult.APPLIED:
@@ -113,11 +113,11 @@ async def settle(  # noqa: PLR0913, PLR0917  (the parts of an end)
 
 async def template_of(context: CallsContext, job: JobView) -> Template:
     """Return the current template of a lead, or `default` if it no longer exists."""
-    page = await context.catalogue.read()
+    contents = await context.catalogue.read()
     try:
-        return page.template(read_args(job.args).template)
+        return contents.template(read_args(job.args).template)
     except UnknownRecord:
-        return page.template("default")
+        return contents.template("default")
 
 
 def _end_of_call(outcome: Outcome, number: str, event: CallEvent | None) -> bytes:
@@ -164,7 +164,7 @@ async def _find(context: CallsContext, event: CallEvent) -> tuple[JobView, int] 
 
 
 async def _by_call(context: CallsContext, event: CallEvent) -> tuple[JobView, int] | None:
-    key = name_of(event)
+    key = call_key(event)
     # The store finds the job of a signal by its key; the note itself is worth recording, too.
     reply = await context.store.signal(
         Signal(key=key, event=f"{event.event}:seen", kind=SignalKind.NOTE, label=event.status)
@@ -186,20 +186,20 @@ async def _apply_progress(
             key=f"{job.id}:{run}",
             event=event.event,
             kind=SignalKind.PROGRESS,
-            body=_progress(run, event),
+            body=_encode_progress(run, event),
             extend_ms=context.settings.call_deadline if answered else None,
-            known_as=name_of(event),
+            known_as=call_key(event),
         )
     )
     applied = reply.answer is SignalResult.APPLIED
-    if applied and job.cancel_requested and await hangs_up_first(context, f"{job.id}:{run}"):
+    if applied and job.cancel_requested and await claim_hang_up(context, f"{job.id}:{run}"):
         # The lead was cancelled before the call's id was known.
         with suppress(ProviderError):
             await _hang_up(context, job, (event.provider, event.call_id))
     return reply.answer
 
 
-def name_of(event: CallEvent) -> str:
+def call_key(event: CallEvent) -> str:
     """Return the key for the run of a call; ids of different providers could be equal."""
     return f"{event.provider}:{event.call_id}"
 
@@ -213,7 +213,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str
 
 
-_progress_of = msgspec.json.Decoder(Progress).decode
+_decode_progress = msgspec.json.Decoder(Progress).decode
 
 
 def progress_of(job: JobView, run: int) -> Progress | None:
@@ -221,14 +221,14 @@ def progress_of(job: JobView, run: int) -> Progress | None:
     if job.progress is None:
         return None
     try:
-        found = _progress_of(job.progress)
+        found = _decode_progress(job.progress)
     except msgspec.MsgspecError:
         # Callers that may signal the run can write any progress.
         return None
     return found if found.run == run else None
 
 
-def _progress(run: int, event: CallEvent) -> bytes:
+def _encode_progress(run: int, event: CallEvent) -> bytes:
     progress = Progress(
         run=run, status=event.status, provider=event.provider, call_id=event.call_id
     )
@@ -301,7 +301,7 @@ async def _hang_up_lead(context: CallsContext, job: JobView, *, again: bool) -> 
         _log.warning("hang-up delayed until the call is known: lead=%s", job.id)
         return
     # A webhook may have made the call known since the cancel, and have hung it up.
-    if await hangs_up_first(context, ref_of(job)) or again:
+    if await claim_hang_up(context, ref_of(job)) or again:
         await _hang_up(context, job, call)
 
 

@@ -185,22 +185,22 @@ class Catalogue:
         self._directory = directory
         self._default = default
         self._timing = timing
-        self._page: CatalogueContents | None = None
+        self._contents: CatalogueContents | None = None
         self._read_at = 0.0
         self._turn = asyncio.Lock()
 
     async def read(self) -> CatalogueContents:
         """Return the catalogue, at most a second old."""
-        if (page := self._fresh()) is not None:
-            return page
+        if (contents := self._fresh()) is not None:
+            return contents
         async with self._turn:
-            if (page := self._fresh()) is not None:
-                return page
+            if (contents := self._fresh()) is not None:
+                return contents
             started = self._timing.monotonic()
             async with self._directory.read() as session:
-                page = await self._load(session)
-            self._keep(page, started)
-            return page
+                contents = await self._load_if_changed(session)
+            self._cache(contents, started)
+            return contents
 
     @asynccontextmanager
     async def change(self, on_change: OnChange) -> AsyncGenerator[AsyncSession]:
@@ -218,19 +218,19 @@ class Catalogue:
             await session.execute(
                 update(RevisionRecord).values(revision=RevisionRecord.revision + 1)
             )
-            before = await self._whole(session)
+            before = await self._load_all(session)
             yield session
             await session.flush()
-            after = await self._whole(session)
+            after = await self._load_all(session)
             await on_change(before, after)
-        self._keep(after, self._timing.monotonic())
+        self._cache(after, self._timing.monotonic())
 
     @asynccontextmanager
-    async def still(self) -> AsyncGenerator[CatalogueContents]:
+    async def locked(self) -> AsyncGenerator[CatalogueContents]:
         """Yield the catalogue, locked against changes until the block ends."""
         async with self._directory.change() as session:
             await session.execute(update(RevisionRecord).values(revision=RevisionRecord.revision))
-            yield await self._whole(session)
+            yield await self._load_all(session)
 
     async def newest(self) -> CatalogueContents:
         """Return the catalogue as it is now, after a change in progress has ended.
@@ -239,26 +239,26 @@ class Catalogue:
         gates that are not in the catalogue yet.
         """
         started = self._timing.monotonic()
-        async with self.still() as page:
+        async with self.locked() as contents:
             pass
-        self._keep(page, started)
-        return page
+        self._cache(contents, started)
+        return contents
 
     def _fresh(self) -> CatalogueContents | None:
         age = self._timing.monotonic() - self._read_at
-        return self._page if self._page is not None and age <= FRESH_S else None
+        return self._contents if self._contents is not None and age <= FRESH_S else None
 
-    def _keep(self, page: CatalogueContents, at: float) -> None:
-        if self._page is None or page.revision >= self._page.revision:
-            self._page, self._read_at = page, at
+    def _cache(self, contents: CatalogueContents, at: float) -> None:
+        if self._contents is None or contents.revision >= self._contents.revision:
+            self._contents, self._read_at = contents, at
 
-    async def _load(self, session: AsyncSession) -> CatalogueContents:
+    async def _load_if_changed(self, session: AsyncSession) -> CatalogueContents:
         revision = await session.scalar(select(RevisionRecord.revision))
-        if self._page is not None and self._page.revision == revision:
-            return self._page
-        return await self._whole(session)
+        if self._contents is not None and self._contents.revision == revision:
+            return self._contents
+        return await self._load_all(session)
 
-    async def _whole(self, session: AsyncSession) -> CatalogueContents:
+    async def _load_all(self, session: AsyncSession) -> CatalogueContents:
         revision = await session.scalar(select(RevisionRecord.revision))
         numbers = await session.scalars(select(NumberRecord).order_by(NumberRecord.number))
         templates = await session.scalars(select(TemplateRecord).order_by(TemplateRecord.name))
@@ -290,7 +290,7 @@ def customer_gate(settings: CallsSettings) -> GateSpec:
     return Rate(CUSTOMER_RATE, settings.customer_limit, per=f"{settings.customer_per}ms")
 
 
-def pool_of(page: CatalogueContents, template: Template, reseller: str) -> str:
+def pool_of(contents: CatalogueContents, template: Template, reseller: str) -> str:
     """Return the gate of the numbers that a lead is called from now.
 
     It is the template's pool; by default the reseller's own if that has any number, otherwise the
@@ -299,41 +299,43 @@ def pool_of(page: CatalogueContents, template: Template, reseller: str) -> str:
     if template.numbers is not None:
         return pool_gate(template.numbers)
     own = reseller_gate(reseller)
-    if reseller and any(one.gate == own for one in page.numbers.values()):
+    if reseller and any(one.gate == own for one in contents.numbers.values()):
         return own
     return DEFAULT_POOL
 
 
 def dial_gates(
-    page: CatalogueContents, template: Template, reseller: str, customer_rate: GateSpec
+    contents: CatalogueContents, template: Template, reseller: str, customer_rate: GateSpec
 ) -> tuple[GateSpec, ...]:
     """Return the gates that a lead must pass to be called now: pool, calling hours and rates."""
-    pool = _pool(page, pool_of(page, template, reseller))
+    pool = _pool(contents, pool_of(contents, template, reseller))
     return (pool, *_hours(template), customer_rate, *_own_rate(template))
 
 
-def all_gates(page: CatalogueContents) -> dict[str, GateSpec]:
+def all_gates(contents: CatalogueContents) -> dict[str, GateSpec]:
     """Return all gates of numbers and templates, by name."""
     pools = {DEFAULT_POOL: None}
-    pools |= {one.gate: None for one in page.numbers.values()}
+    pools |= {one.gate: None for one in contents.numbers.values()}
     pools |= {
-        pool_gate(one.numbers): None for one in page.templates.values() if one.numbers is not None
+        pool_gate(one.numbers): None
+        for one in contents.templates.values()
+        if one.numbers is not None
     }
-    made = {name: _pool(page, name) for name in pools}
-    for template in page.templates.values():
+    made = {name: _pool(contents, name) for name in pools}
+    for template in contents.templates.values():
         made |= {one.name: one for one in (*_hours(template), *_own_rate(template))}
     return made
 
 
-def routes(page: CatalogueContents) -> tuple[object, ...]:
+def gate_layout(contents: CatalogueContents) -> tuple[object, ...]:
     """Return what decides at which gates leads wait; if it is unchanged, none is requeued.
 
     Claims read the channels of numbers and the opening times from the gates themselves.
     """
-    pools = frozenset(one.gate for one in page.numbers.values())
+    pools = frozenset(one.gate for one in contents.numbers.values())
     asked = {
         one.name: (one.numbers, one.hours is None, one.customer_limit is None)
-        for one in page.templates.values()
+        for one in contents.templates.values()
     }
     return pools, asked
 
@@ -352,8 +354,8 @@ def changed_gates(before: CatalogueContents, after: CatalogueContents) -> tuple[
     return tuple({**emptied, **changed}.values())
 
 
-def _pool(page: CatalogueContents, name: str) -> GateSpec:
-    members = {one.number: one.channels for one in page.numbers.values() if one.gate == name}
+def _pool(contents: CatalogueContents, name: str) -> GateSpec:
+    members = {one.number: one.channels for one in contents.numbers.values() if one.gate == name}
     return Pool(name, members, shared=True)
 
 

@@ -31,11 +31,11 @@ from headway.systems.calls.catalogue import (
     NumberRecord,
     TemplateRecord,
     changed_gates,
+    gate_layout,
     pool_gate,
-    routes,
 )
 from headway.systems.calls.context import STEP, CallsContext, TheContext
-from headway.systems.calls.intake import NumberBody, NumberChange, Own
+from headway.systems.calls.intake import NumberBody, NumberChange, ResellerName
 from headway.systems.calls.template import DEFAULT, Label, TemplateBody
 from headway.systems.directory.records import not_null
 from headway.systems.telephony.texts import check_words
@@ -61,7 +61,7 @@ async def changing(
 
     async def declare(before: CatalogueContents, after: CatalogueContents) -> None:
         nonlocal moved
-        moved = routes(before) != routes(after)
+        moved = gate_layout(before) != gate_layout(after)
         # A number leaves its old pool, which may have been that of a removed number, before its
         # calls are counted, and joins its new pool after that: meanwhile it starts no calls.
         joining = {
@@ -114,7 +114,9 @@ TheNumber = Annotated[
 class NumbersParams(PageQuery):
     """Which numbers."""
 
-    reseller: Own | None = Field(default=None, description="Only numbers of this reseller.")
+    reseller: ResellerName | None = Field(
+        default=None, description="Only numbers of this reseller."
+    )
     pool: Label | None = Field(default=None, description="Only numbers in this pool.")
 
 

@@ -16,7 +16,7 @@ from headway.systems.telephony.phone import can_be_assigned
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Checked:
+class LeadToCheck:
     """A lead as it is posted to a check service.
 
     Attributes:
@@ -94,7 +94,7 @@ class Checking:
         self._timing = timing
         self._client: httpx.AsyncClient | None = None
 
-    async def check(self, template: Template, lead: Checked) -> None:
+    async def check(self, template: Template, lead: LeadToCheck) -> None:
         """Run all checks of a lead's template in their order.
 
         Raises:
@@ -114,7 +114,7 @@ class Checking:
             if why:
                 raise Refused(why)
 
-    async def check_again(self, template: Template, lead: Checked) -> None:
+    async def check_again(self, template: Template, lead: LeadToCheck) -> None:
         """Repeat the checks for a lead that holds a line, within `recheck_within`.
 
         Raises:
@@ -138,7 +138,7 @@ class Checking:
         if client is not None:
             await client.aclose()
 
-    async def _refusal(self, check: HttpCheckBody, lead: Checked) -> str:
+    async def _refusal(self, check: HttpCheckBody, lead: LeadToCheck) -> str:
         """Query the service, with up to `tries` tries.
 
         Returns:
@@ -156,7 +156,7 @@ class Checking:
             return ""
         return f"the check failed: {last}" if check.on_failure == "skip" else ""
 
-    async def _ask(self, check: HttpCheckBody, lead: Checked) -> object:
+    async def _ask(self, check: HttpCheckBody, lead: LeadToCheck) -> object:
         body = msgspec.json.encode(lead)
         headers = {"content-type": "application/json"}
         limit_s = check.timeout / 1000

@@ -55,21 +55,21 @@ class CallsContext(SystemContext):
         return self.app.kind(LEAD)
 
     def dial_gates(
-        self, page: CatalogueContents, template: Template, reseller: str
+        self, contents: CatalogueContents, template: Template, reseller: str
     ) -> tuple[GateSpec, ...]:
         """Return the gates of a lead's call."""
-        return dial_gates(page, template, reseller, customer_gate(self.settings))
+        return dial_gates(contents, template, reseller, customer_gate(self.settings))
 
     def check_uses(self, tenant: str, args: bytes, lane: str = LANE) -> tuple[GateUse, ...]:
         """Return the gates of a stored lead at the stage `check`."""
         return self.kind.uses(CHECK, lane, tenant, args)
 
-    async def declare_gates(self, page: CatalogueContents) -> None:
+    async def declare_gates(self, contents: CatalogueContents) -> None:
         """Declare the gates of the catalogue, unless this process has declared this revision."""
-        if self._declared_revision >= page.revision:
+        if self._declared_revision >= contents.revision:
             return
         # The catalogue stays locked, so that the newest revision is declared last.
-        async with self.catalogue.still() as newest:
+        async with self.catalogue.locked() as newest:
             specs = tuple(all_gates(newest).values())
             for start in range(0, len(specs), STEP):
                 await self.app.declare_gates(*specs[start : start + STEP])

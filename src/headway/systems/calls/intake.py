@@ -16,7 +16,7 @@ from uuid_utils import uuid7
 from headway.core.errors import InvalidValue, UnknownRecord, located
 from headway.core.gates.spec import GateSpec
 from headway.core.instant import format_instant
-from headway.core.job import NewJob
+from headway.core.job import JobPolicy, NewJob
 from headway.core.local_time import find_zone
 from headway.core.retry import draw
 from headway.server.bodies.base import (
@@ -50,7 +50,7 @@ def _zone(value: str) -> str:
 Zone = Annotated[str, AfterValidator(_zone), Field(max_length=64, examples=["America/Denver"])]
 """An IANA time zone."""
 
-Own = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^{}\x00]+$")]
+ResellerName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^{}\x00]+$")]
 """A reseller's name that can be part of a gate's name."""
 
 
@@ -102,7 +102,7 @@ class NumberBody(Body):
     provider: Label = Field(description="Name of the provider in [telephony].", examples=["twilio"])
     maximum_channels: Channels
     status: NumberStatus = Field(default=NumberStatus.AVAILABLE, strict=False)
-    reseller: Own | None = Field(
+    reseller: ResellerName | None = Field(
         default=None, description="Use the number only for leads of this reseller."
     )
     pool: Label | None = Field(default=None, description="Pool of numbers that templates can name.")
@@ -114,7 +114,7 @@ class NumberChange(Body):
     provider: Label | None = None
     maximum_channels: Channels | None = None
     status: NumberStatus | None = Field(default=None, strict=False)
-    reseller: Own | None = Field(
+    reseller: ResellerName | None = Field(
         default=None, description="Use the number only for leads of this reseller; null for all."
     )
     pool: Label | None = Field(default=None, description="Pool of the number; null for none.")
@@ -156,11 +156,11 @@ class LeadRecipe:
             raise InvalidValue(row.fault)
         check_phone("the phone", row.phone)
         find_zone(row.tz)
-        made = self.made(row, job_id=row.lead, key=f"row:{row.id}", row_id=row.id)
+        made = self.lead_job(row, job_id=row.lead, key=f"row:{row.id}", row_id=row.id)
         # The due time of a row is used unchanged, without jitter.
         return made.changed(due_at=row.due_at)
 
-    def made(self, row: LeadRow, *, job_id: str, key: str | None, row_id: str = "") -> NewJob:
+    def lead_job(self, row: LeadRow, *, job_id: str, key: str | None, row_id: str = "") -> NewJob:
         """Return the job of a lead.
 
         Args:
@@ -172,19 +172,23 @@ class LeadRecipe:
         Raises:
             CallerError: the lead is not valid.
         """
-        given: dict[str, Any] = {"phone": row.phone, "tz": row.tz}
-        given["template"] = row.template or DEFAULT
-        given["payload"] = row.payload
-        given["reporting_webhook_url"] = row.reporting_webhook_url
-        given["row"] = row_id
         job = self.context.kind.make(
-            due=format_instant(row.due_at), tenant=row.reseller, key=key, job_id=job_id, **given
+            due=format_instant(row.due_at),
+            tenant=row.reseller,
+            key=key,
+            job_id=job_id,
+            phone=row.phone,
+            tz=row.tz,
+            template=row.template or DEFAULT,
+            payload=row.payload,
+            reporting_webhook_url=row.reporting_webhook_url,
+            row=row_id,
         )
         job = job.changed(due_at=row.due_at + self._spread(job_id))
         if row_id or row.reporting_webhook_url is not None:
             return job
-        # The end of the lead is reported nowhere.
-        return job.changed(policy=_quiet(job.policy))
+        # Its end is reported nowhere, so no follow-up is needed.
+        return job.changed(policy=_without_follow_up(job.policy))
 
     async def dial_gates(self, row: LeadRow) -> Sequence[GateSpec]:
         """Declare and return the gates that its call must pass now.
@@ -192,10 +196,10 @@ class LeadRecipe:
         Raises:
             UnknownRecord: its template no longer exists.
         """
-        page = await self.context.catalogue.read()
-        await self.context.declare_gates(page)
-        template = page.template(row.template or DEFAULT)
-        return self.context.dial_gates(page, template, row.reseller)
+        contents = await self.context.catalogue.read()
+        await self.context.declare_gates(contents)
+        template = contents.template(row.template or DEFAULT)
+        return self.context.dial_gates(contents, template, row.reseller)
 
     def _spread(self, lead: str) -> int:
         # A hash of the id, so that a repeat is due at the same time.
@@ -203,7 +207,7 @@ class LeadRecipe:
 
 
 @lru_cache(maxsize=8)
-def _quiet(policy: Any) -> Any:  # noqa: ANN401  (both are a JobPolicy)
+def _without_follow_up(policy: JobPolicy) -> JobPolicy:
     return replace(policy, on_final=None)
 
 
@@ -222,18 +226,19 @@ async def take_leads(
         KeyConflict: a key names a different lead.
     """
     _check_reports(context, bodies)
-    page = await context.catalogue.read()
+    contents = await context.catalogue.read()
     now = await service.now() if context.table is None else service.timing.wall_at()
     recipe = LeadRecipe(context=context)
     rows = [
-        _row(caller, page, body, now, n, len(bodies))
+        _row(caller, contents, body, now, n, len(bodies))
         async for n, body in service.in_turns(enumerate(bodies))
     ]
     caller.check_lane(context.kind.lane)
     if context.table is not None:
         return await _into_table(context, recipe, rows)
     jobs = [
-        recipe.made(row, job_id=str(uuid7()), key=row.key) async for row in service.in_turns(rows)
+        recipe.lead_job(row, job_id=str(uuid7()), key=row.key)
+        async for row in service.in_turns(rows)
     ]
     made = await send_jobs(service, jobs, caller=caller)
     return [
@@ -269,7 +274,7 @@ def _check_reports(context: CallsContext, bodies: Sequence[LeadBody]) -> None:
 
 
 def _row(
-    caller: Caller, page: CatalogueContents, body: LeadBody, now: int, n: int, count: int
+    caller: Caller, contents: CatalogueContents, body: LeadBody, now: int, n: int, count: int
 ) -> LeadRow:
     """Validate a lead, and return its row.
 
@@ -279,7 +284,7 @@ def _row(
     """
     try:
         reseller = _reseller(caller, body)
-        template = _template(page, body)
+        template = _template(contents, body)
         _check_payload(template, body)
     except InvalidValue as error:
         if count > 1:
@@ -308,9 +313,9 @@ def _reseller(caller: Caller, body: LeadBody) -> str:
     return reseller
 
 
-def _template(page: CatalogueContents, body: LeadBody) -> Template:
+def _template(contents: CatalogueContents, body: LeadBody) -> Template:
     try:
-        return page.template(body.template)
+        return contents.template(body.template)
     except UnknownRecord as error:
         # The template is named by the body, not by the path, so this is no 404.
         raise InvalidValue(error.message, hint=error.hint) from None

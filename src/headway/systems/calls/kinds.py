@@ -35,8 +35,8 @@ from headway.systems.calls.template import DEFAULT
 TYPE = "lead.finished"
 """The type of the result's webhook."""
 
-
 UPDATE_TABLE, REPORT = "tell", "report"
+"""The stages of a follow-up; their names are stored."""
 
 
 async def finish(context: CallsContext, job: str, state: str) -> Next | None:
@@ -82,11 +82,11 @@ async def _ended(context: CallsContext, job: str, state: str) -> JobView | None:
     return view if view is not None and str(view.state) == state else None
 
 
-MANY = Backoff(attempts=100_000, base="5s", cap="5m")
+LEAD_RETRY = Backoff(attempts=100_000, base="5s", cap="5m")
 """Retries of failures on our side; attempts to call are limited by the template."""
-PATIENCE = "1d"
+RECONCILE_WITHIN = "1d"
 """How long a line is held if no worker queries the provider: the call may still be live."""
-AFTERWARDS = Backoff(attempts=20, base="5s", cap="1h")
+FOLLOW_UP_RETRY = Backoff(attempts=20, base="5s", cap="1h")
 
 
 def declare_kinds(app: App, context: CallsContext) -> Kind:
@@ -97,7 +97,10 @@ def declare_kinds(app: App, context: CallsContext) -> Kind:
     reports = Slots(REPORTS, settings.reports_at_once).take(hold="run")
 
     @app.job(
-        name=FINISHED, lane=AFTER, retry=AFTERWARDS, stages={UPDATE_TABLE: [], REPORT: [reports]}
+        name=FINISHED,
+        lane=AFTER,
+        retry=FOLLOW_UP_RETRY,
+        stages={UPDATE_TABLE: [], REPORT: [reports]},
     )
     async def finished(job: str, state: str, reason: str) -> Next | None:
         del reason
@@ -115,9 +118,9 @@ def declare_kinds(app: App, context: CallsContext) -> Kind:
         lane=LANE,
         stages={CHECK: [check_gate(settings)], DIAL: [customer_gate(settings)]},
         subject="{phone}",
-        retry=MANY,
+        retry=LEAD_RETRY,
         reconcile=ask,
-        reconcile_within=PATIENCE,
+        reconcile_within=RECONCILE_WITHIN,
         keep=f"{settings.keep}ms",
         on_final=FINISHED,
         on_final_states=("succeeded", "dead", "cancelled"),

@@ -446,9 +446,9 @@ async def _dial_opens(
     Raises:
         UnknownRecord: its template no longer exists.
     """
-    page = await context.catalogue.read()
+    contents = await context.catalogue.read()
     args = read_args(job.args)
-    gates = context.dial_gates(page, page.template(args.template), job.tenant)
+    gates = context.dial_gates(contents, contents.template(args.template), job.tenant)
     specs = {one.name: one for one in gates}
     uses = context.kind.uses(DIAL, job.lane, job.tenant, job.args, gates)
     names = tuple(one.name for one in uses)

@@ -10,8 +10,8 @@ from headway.core.errors import ProviderError, ProviderUnsure, StoreError
 from headway.runtime.handler_results import Ended, Running, Unknown
 from headway.runtime.reconciliation import Awaited
 from headway.systems.calls.call_events import (
+    call_key,
     known_call,
-    name_of,
     number_of,
     placed_ref,
     put_back,
@@ -53,15 +53,17 @@ async def ask(context: CallsContext, awaited: Awaited) -> Running | Ended | Unkn
         return Unknown()
     run = next(one for one in job.runs if one.run == awaited.run)
     try:
-        return await _asked(context, job, run)
+        return await _reconcile_run(context, job, run)
     except (ProviderError, StoreError) as away:
         # The call may be live: its line stays occupied.
         _log.warning("call status query failed: lead=%s error=%s", job.id, away)
         return Running(extend=f"{context.settings.ask_again}ms")
 
 
-async def _asked(context: CallsContext, job: JobView, run: RunView) -> Running | Ended | Unknown:
-    """Return the provider's reply.
+async def _reconcile_run(
+    context: CallsContext, job: JobView, run: RunView
+) -> Running | Ended | Unknown:
+    """Query the provider, and settle the run if its call has ended or counts as lost.
 
     Raises:
         ProviderError: a provider did not reply, or refused.
@@ -87,7 +89,7 @@ async def _asked(context: CallsContext, job: JobView, run: RunView) -> Running |
             # The lead was cancelled before the call's id was known.
             await context.telephony.voice(event.provider).hang_up(event.call_id)
         extend_ms = left_ms if left_ms > 0 else context.settings.ask_again
-        return Running(extend=f"{extend_ms}ms", known_as=name_of(event))
+        return Running(extend=f"{extend_ms}ms", known_as=call_key(event))
     return await _settle(context, job, run, OF_STATUS[event.status], event, lost=left_ms <= 0)
 
 
@@ -161,8 +163,8 @@ async def _look_up(
     if call is not None:
         named: tuple[str, ...] = (call[0],)
     else:
-        page = await context.catalogue.read()
-        own = page.numbers.get(number)
+        contents = await context.catalogue.read()
+        own = contents.numbers.get(number)
         first = () if own is None else (own.provider,)
         # It is not recorded which provider was requested to call, and the number or the template
         # may have changed since, so all are queried.
@@ -182,7 +184,7 @@ async def _look_up(
         found = await voices[name].look_up(sought)
         if isinstance(found, NotFound):
             unclear = unclear or found is NotFound.UNCLEAR
-        elif call is not None or not await _is_anothers(context, job, found):
+        elif call is not None or not await _is_call_of_another_lead(context, job, found):
             return found
     if not names:
         message = "none of the providers that may have placed the call is configured any more"
@@ -190,12 +192,15 @@ async def _look_up(
     return NotFound.UNCLEAR if unclear else NotFound.NO_CALL
 
 
-async def _is_anothers(context: CallsContext, job: JobView, found: CallEvent) -> bool:
-    """Return whether a matching call belongs to another lead with the same phone and number."""
+async def _is_call_of_another_lead(context: CallsContext, job: JobView, found: CallEvent) -> bool:
+    """Return whether a matching call belongs to another lead with the same phone and number.
+
+    It sends a note, because the store finds a job by a call's key only for a signal.
+    """
     label = f"looked up for {job.id}"
     reply = await context.store.signal(
         Signal(
-            key=name_of(found),
+            key=call_key(found),
             event=f"{found.event}:{job.id}",
             kind=SignalKind.NOTE,
             label=label,

@@ -18,14 +18,14 @@ from headway.systems.jobs import act
 
 PAGE = 100
 """Maximum number of leads read and edited in one step; other steps wait for its end."""
-AGAIN_S = 5.0
+RETRY_S = 5.0
 LOOK_S = 60.0
 """Seconds between two looks for changes that another server made."""
-LATE_S = 330.0
-"""Delay after which leads whose workers died in their dial are waiting again; see `kinds.MANY`."""
+SECOND_PASS_S = 330.0
+"""Delay after which leads whose workers died in their dial wait again; see `kinds.LEAD_RETRY`."""
 
-GateCache = dict[tuple[str, str], tuple[GateSpec, ...]]
-"""Gates by template and pool."""
+GatesByPool = dict[tuple[str, str], tuple[GateSpec, ...]]
+"""The gates of a dial, by template and pool."""
 
 _log = logging.getLogger("headway.calls")
 
@@ -46,14 +46,14 @@ async def watch(context: CallsContext) -> None:
             found = routes(await context.catalogue.read())
         except StoreError as error:
             _log.warning("requeueing postponed: error=%s", error)
-            await timing.pause(AGAIN_S)
+            await timing.pause(RETRY_S)
             continue
         if found == requeued and not context.changed.is_set():
             continue
         requeued = found
         context.changed.clear()
         await _requeue_twice(context, timing)
-        if not await timing.wait(context.changed, LATE_S):
+        if not await timing.wait(context.changed, SECOND_PASS_S):
             await _requeue_twice(context, timing)
 
 
@@ -66,7 +66,7 @@ async def _requeue_twice(context: CallsContext, timing: Timing) -> None:
     except StoreError as error:
         _log.warning("requeueing postponed: error=%s", error)
         context.changed.set()
-        await timing.pause(AGAIN_S)
+        await timing.pause(RETRY_S)
 
 
 async def requeue(context: CallsContext) -> int:
@@ -75,8 +75,8 @@ async def requeue(context: CallsContext) -> int:
     Returns:
         The number of requeued leads.
     """
-    page = await context.catalogue.read()
-    gates: GateCache = {}
+    contents = await context.catalogue.read()
+    gates: GatesByPool = {}
     requeued = 0
     (lane,) = await context.store.read(LanesQuery(names=(context.kind.lane,)))
     for state in (State.WAITING, State.PARKED):
@@ -85,7 +85,7 @@ async def requeue(context: CallsContext) -> int:
             continue
         query = JobsQuery(kind=LEAD, lane=LANE, states=(state,), limit=PAGE)
         async for jobs in read_pages(context.store, query):
-            stale = [job for job in jobs.rows if _is_stale(context, page, job, gates)]
+            stale = [job for job in jobs.rows if _is_stale(context, contents, job, gates)]
             requeued += await _send_to_checks(context, stale)
     if requeued:
         _log.info("leads requeued: leads=%d", requeued)
@@ -93,21 +93,21 @@ async def requeue(context: CallsContext) -> int:
 
 
 def _is_stale(
-    context: CallsContext, page: CatalogueContents, job: JobView, known: GateCache
+    context: CallsContext, contents: CatalogueContents, job: JobView, known: GatesByPool
 ) -> bool:
     """Return whether a lead waits at other gates than it would be given now.
 
     Args:
-        known: cache of the page's gates; extended.
+        known: gates by template and pool; extended.
     """
     if job.stage != DIAL or not is_lead(job):
         return False
     try:
-        template = page.template(read_args(job.args).template)
-        place = template.name, pool_of(page, template, job.tenant)
-        gates = known.get(place)
+        template = contents.template(read_args(job.args).template)
+        key = template.name, pool_of(contents, template, job.tenant)
+        gates = known.get(key)
         if gates is None:
-            gates = known[place] = context.dial_gates(page, template, job.tenant)
+            gates = known[key] = context.dial_gates(contents, template, job.tenant)
         wanted = context.kind.uses(DIAL, job.lane, job.tenant, job.args, gates)
     except UnknownRecord:
         return True

@@ -20,7 +20,7 @@ from headway.runtime.job import Job
 from headway.runtime.timing import persist
 from headway.systems.calls.call_events import settle
 from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, Number
-from headway.systems.calls.checks import Checked, Refused
+from headway.systems.calls.checks import LeadToCheck, Refused
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import (
     CHECK,
@@ -59,11 +59,11 @@ async def check(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooz
     try:
         template = (await context.catalogue.read()).template(args.template)
         if template.checks:
-            await context.checking.check(template, checked(job, args))
+            await context.checking.check(template, to_check(job, args))
         # Apply changes made while the checks ran.
-        page = await context.catalogue.read()
-        template = page.template(args.template)
-        await context.declare_gates(page)
+        contents = await context.catalogue.read()
+        template = contents.template(args.template)
+        await context.declare_gates(contents)
         if context.table is not None and args.row:
             # A dial that finds the table unavailable would count towards the customer's rate.
             await context.table.table.find([args.row])
@@ -74,12 +74,12 @@ async def check(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooz
     except StoreError as away:
         _log.warning("lead postponed: id=%s error=%s", job.id, away)
         return Snooze(after=AWAY)
-    return Next(DIAL, gates=context.dial_gates(page, template, job.tenant))
+    return Next(DIAL, gates=context.dial_gates(contents, template, job.tenant))
 
 
-def checked(job: Job, args: LeadArgs) -> Checked:
+def to_check(job: Job, args: LeadArgs) -> LeadToCheck:
     """Return a lead in the form that checks receive."""
-    return Checked(
+    return LeadToCheck(
         lead_id=job.id,
         phone=args.phone,
         tz=args.tz,
@@ -113,14 +113,16 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
     pool, member = next(iter(job.permits.items()))
     try:
         view = await _view(context, job)
-        page = await context.catalogue.read()
-        template = page.template(args.template)
-        if _member(page, pool, member) is None or _lacks(context, page, template, view):
-            page = await context.catalogue.newest()
-            template = page.template(args.template)
-        if _lacks(context, page, template, view):
+        contents = await context.catalogue.read()
+        template = contents.template(args.template)
+        if _member(contents, pool, member) is None or _lacks_gates(
+            context, contents, template, view
+        ):
+            contents = await context.catalogue.newest()
+            template = contents.template(args.template)
+        if _lacks_gates(context, contents, template, view):
             return Next(CHECK)
-        number = _usable(context, page, pool, member)
+        number = _calling_number(context, contents, pool, member)
         script = _script(template, args)
         await _check_again(context, job, args, template, view)
     except UnknownRecord as gone:
@@ -156,21 +158,21 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
         _log.warning("call uncertain: lead=%s provider=%s error=%s", job.id, providers[0], unsure)
         return None
     except ProviderRefused as refused:
-        await _refused(context, job, view, template, number, refused)
+        await _settle_refused(context, job, view, template, number, refused)
         return None
     await job.known_as(f"{dialled.provider}:{dialled.call_id}")
     return None
 
 
-def _lacks(
-    context: CallsContext, page: CatalogueContents, template: Template, job: JobView
+def _lacks_gates(
+    context: CallsContext, contents: CatalogueContents, template: Template, job: JobView
 ) -> bool:
     """Return whether a lead's gates lack one that its call must pass now.
 
     The gates were set when the lead was checked. Waiting leads are requeued after a change of the
     catalogue, but a lead can be claimed before that, or be retried by an operator.
     """
-    gates = context.dial_gates(page, template, job.tenant)
+    gates = context.dial_gates(contents, template, job.tenant)
     wanted = context.kind.uses(DIAL, job.lane, job.tenant, job.args, gates)
     return not set(wanted) <= set(job.gates)
 
@@ -190,13 +192,15 @@ def _script(template: Template, args: LeadArgs) -> Script:
     return Say(text=words)
 
 
-def _member(page: CatalogueContents, pool: str, number: str) -> Number | None:
+def _member(contents: CatalogueContents, pool: str, number: str) -> Number | None:
     """Return the number of a pool's member; None if the number is not in this pool."""
-    found = page.numbers.get(number)
+    found = contents.numbers.get(number)
     return found if found is not None and found.gate == pool else None
 
 
-def _usable(context: CallsContext, page: CatalogueContents, pool: str, member: str) -> Number:
+def _calling_number(
+    context: CallsContext, contents: CatalogueContents, pool: str, member: str
+) -> Number:
     """Return the number behind a pool's member.
 
     Raises:
@@ -207,7 +211,7 @@ def _usable(context: CallsContext, page: CatalogueContents, pool: str, member: s
     if not context.parts.base_url:
         message = "call providers cannot reach this server: its public URL is not set"
         raise InvalidValue(message, hint="set public_url, for workers too")
-    number = _member(page, pool, member)
+    number = _member(contents, pool, member)
     why = "" if number is not None else f"it is not in {pool}"
     if number is not None and number.provider not in context.telephony.voices:
         why = f"its provider {number.provider!r} is not configured"
@@ -248,7 +252,7 @@ async def _check_again(
     ):
         return
     try:
-        await context.checking.check_again(template, checked(job, args))
+        await context.checking.check_again(template, to_check(job, args))
     except Refused as refused:
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, refused.why)) from None
 
@@ -271,7 +275,7 @@ async def _mark_running(context: CallsContext, job: Job, args: LeadArgs, number:
         raise Retry(reason, after=after, stage=CHECK) from away
 
 
-async def _refused(
+async def _settle_refused(
     context: CallsContext,
     job: Job,
     view: JobView,
