@@ -92,7 +92,7 @@ class Play:
     async def end(self, every_s: float = 1.0) -> End:
         until = REAL.monotonic() + self.lease_s
         async with asyncio.timeout(LIMIT_S):
-            return await self.session.work(self.folders, REAL, until, self.renew, every_s)
+            return await self.session.run_to_end(self.folders, REAL, until, self.renew, every_s)
 
     @property
     def log(self) -> str:

@@ -18,7 +18,7 @@ import pytest
 
 from headway.contract.store import Store
 from headway.runtime.timing import REAL
-from headway.systems.automations.reports import Marker, mark
+from headway.systems.automations.reports import Marker, start_marker
 from tests.cli.conftest import Headway
 from tests.cli.test_serve import serving
 from tests.systems.automations.sessions_rig import lives, new_repository, pids, until
@@ -98,13 +98,13 @@ def test_dispatch_counts_none_started_by_another_meanwhile(
     other: list[dict[str, Any]] = []
 
     async def meanwhile(store: Store) -> Marker:
-        begun = await mark(store)
+        begun = await start_marker(store)
         line = [sys.executable, "-m", "headway", "automations", "dispatch", "--wait", "--json"]
         done = await asyncio.to_thread(subprocess.run, line, capture_output=True, check=True)
         other.append(json.loads(done.stdout))
         return begun
 
-    monkeypatch.setattr("headway.cli.commands.automations.mark", meanwhile)
+    monkeypatch.setattr("headway.cli.commands.automations.start_marker", meanwhile)
     result = headway("automations", "dispatch", "--wait", "--json").document
     assert (other[0]["dispatched"], other[0]["skipped"]["locked"]) == (2, 0)
     assert (result["dispatched"], result["skipped"]["locked"]) == (0, 2)

@@ -224,10 +224,10 @@ async def test_end_of_a_session_leaves_an_edit_made_meanwhile_in_force(
         (tmp_path / "automations.toml").write_text(after)
         await dispatcher.sync(app.store)
         if permanent:
-            await dispatcher._judge(app.store, old, gone)
+            await dispatcher._apply_end(app.store, old, gone)
         else:
-            await dispatcher._judge(app.store, dispatcher.config.automations["a"], gone)
-            await dispatcher._judge(app.store, old, End(reason="exit", status=0))
+            await dispatcher._apply_end(app.store, dispatcher.config.automations["a"], gone)
+            await dispatcher._apply_end(app.store, old, End(reason="exit", status=0))
         (view,) = await app.store.read(TimetableQuery())
         assert format_schedule(view.spec.schedule) == "at 09:00"
         assert view.spec.enabled is permanent
@@ -313,12 +313,12 @@ async def test_end_of_a_session_leaves_an_edit_in_force_that_is_applied_at_the_s
     old = servers.first.config.automations["a"]
     if end.succeeded:
         failed = End(reason="setup", error="repository not found")
-        await servers.second._judge(servers.store, old, failed)
+        await servers.second._apply_end(servers.store, old, failed)
         assert not (await servers.entries())["automation:a"].spec.enabled
     servers.before_the_next_define(
         lambda: servers.write(entry("a", repository, schedule="1h", enabled=not end.succeeded))
     )
-    await servers.first._judge(servers.store, old, end)
+    await servers.first._apply_end(servers.store, old, end)
     edited = await servers.entries()
     await servers.second.sync(servers.store)
     assert edited["automation:a"].spec.enabled is not end.succeeded
@@ -701,7 +701,7 @@ async def test_two_sessions_due_at_once_are_one_dispatch(tmp_path, repository):
 async def test_session_must_end_before_the_store_ends_its_lease(tmp_path, repository, monkeypatch):
     seen: list[tuple[float, float]] = []
     begun: list[float] = []
-    work, hand_over = Session.work, Job.hand_over
+    work, hand_over = Session.run_to_end, Job.hand_over
 
     async def noted(
         self: Session, folders: Any, timing: Timing, until: float, renew: Any, every_s: float
@@ -713,7 +713,7 @@ async def test_session_must_end_before_the_store_ends_its_lease(tmp_path, reposi
         begun.append(REAL.monotonic())
         await hand_over(self, **options)
 
-    monkeypatch.setattr(Session, "work", noted)
+    monkeypatch.setattr(Session, "run_to_end", noted)
     monkeypatch.setattr(Job, "hand_over", handed_over)
     url = f"sqlite:///{tmp_path}/h.db"
     async with service(tmp_path, url, entry("a", repository), lease="60s") as one:

@@ -119,7 +119,7 @@ def test_only_a_load_with_a_threshold_lowers_the_limit_and_never_raises_it(
     file.write_text(f"{HEAD}{governor}\n")
     one = Dispatcher(file=file, folders=Folders(root=tmp_path), lease_ms=1, load=lambda: load)
     one.read()
-    assert one.most == most
+    assert one.max_sessions == most
     edits = one.revision
     one.read()
     assert one.revision == edits

@@ -14,7 +14,7 @@ import pytest
 from headway.runtime.timing import REAL
 from headway.systems.automations.config import parse_config
 from headway.systems.automations.folders import Folders
-from headway.systems.automations.runner import Notices
+from headway.systems.automations.notices import Notices
 from tests.systems.automations.sessions_rig import git, new_repository
 from tests.systems.automations.test_dispatching import entry, service
 

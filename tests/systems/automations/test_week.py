@@ -173,7 +173,7 @@ async def live_a_week(
         )
         return End(reason="exit", status=0)
 
-    monkeypatch.setattr(Session, "work", work)
+    monkeypatch.setattr(Session, "run_to_end", work)
     await app.declare()
     await dispatcher.sync(store)
     worker = app.worker(

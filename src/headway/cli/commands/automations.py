@@ -39,14 +39,14 @@ with needs_extra("server"):
     from headway.systems.automations.folders import read_folders, read_settings
     from headway.systems.automations.reports import (
         concurrency,
+        dispatch_result,
         listing,
         locks,
-        mark,
         release,
+        remaining_work,
         session_of,
         set_concurrency,
-        survey,
-        unsettled,
+        start_marker,
     )
     from headway.systems.automations.session import session_id
 
@@ -365,7 +365,7 @@ async def _dispatch(
     """
     async with opened:
         store = opened.store
-        begun = await mark(store)
+        begun = await start_marker(store)
         await opened.declare()
         # Releases what sessions with an expired lease hold; perhaps no other process sweeps.
         while (await store.sweep(MOST)).again:
@@ -374,12 +374,12 @@ async def _dispatch(
         workers: set[str] = set()
         if start is None:
             workers.add(await _work(opened, lambda: False, 1_000))
-        while start is not None and (left := await unsettled(store)):
+        while start is not None and (left := await remaining_work(store)):
             if left == "due":
                 workers.add(await asyncio.to_thread(start))
             else:
                 await REAL.pause(0.1)
-        return (await survey(store, dispatcher, begun, workers)).document()
+        return (await dispatch_result(store, dispatcher, begun, workers)).document()
 
 
 async def _keep(opened: App, dispatcher: Dispatcher, started: int) -> None:
@@ -405,7 +405,7 @@ async def _work(
     worker = opened.worker(lanes=LANE, concurrency=most, prefetch=0, grace=LONGEST_SESSION)
     working = asyncio.create_task(worker.run())
     event_loop.on_signals(lambda _: worker.stop(now=True))
-    while not working.done() and not has_enough() and await unsettled(opened.store):
+    while not working.done() and not has_enough() and await remaining_work(opened.store):
         await REAL.pause(0.1)
     if started is not None:
         os.write(started, worker.id.encode())

@@ -45,7 +45,8 @@ from headway.runtime.kind import Kind
 from headway.runtime.timing import REAL, Timing
 from headway.systems.automations.config import HOUR_MS, Automation, Config, Fault, read_config
 from headway.systems.automations.folders import Folders, log, write_log
-from headway.systems.automations.runner import Notices, SessionRunner
+from headway.systems.automations.notices import Notices
+from headway.systems.automations.runner import SessionRunner
 from headway.systems.automations.session import End
 
 NAME = "automations"
@@ -111,10 +112,10 @@ class Dispatcher:
         self.lowered = ", ".join(f"{what} {load[what]:.0f} % of {limits[what]} %" for what in high)
         if bool(before) is not bool(self.lowered):
             self.revision += 1
-            log(logging.WARNING, "limit changed", {"max": self.most, "load": self.lowered})
+            log(logging.WARNING, "limit changed", {"max": self.max_sessions, "load": self.lowered})
 
     @property
-    def most(self) -> int:
+    def max_sessions(self) -> int:
         """Maximum number of sessions at once, given the file and the load."""
         table = self.config.dispatcher
         least = table.governor.max_concurrent if self.lowered else table.max_concurrent
@@ -178,7 +179,7 @@ class Dispatcher:
     def gates(self, one: Automation | None = None) -> list[GateSpec]:
         """Return the gates that all sessions need, and the window of one entry."""
         window = [] if one is None or one.window is None else [one.window]
-        return [Slots(f"{LOCK}{{repository}}", 1), Slots(LIMIT, self.most), *window]
+        return [Slots(f"{LOCK}{{repository}}", 1), Slots(LIMIT, self.max_sessions), *window]
 
     def spec(self, one: Automation, known: EntryView | None, now: int) -> EntrySpec:
         """Return the timetable's entry for an entry of the file.
@@ -300,7 +301,7 @@ class Dispatcher:
                 found[one.id] = args["why"]
         return found
 
-    async def _judge(self, store: Store, one: Automation, end: End) -> None:
+    async def _apply_end(self, store: Store, one: Automation, end: End) -> None:
         """Disable an entry that failed permanently; enable it again if it succeeded after all.
 
         Raises:
@@ -376,7 +377,7 @@ class Dispatcher:
         lock_timeout_ms = int(self.config.dispatcher.lock_timeout_hours * HOUR_MS)
         session, end = await self.runner.run(store, job, one, lock_timeout_ms)
         with suppress(StoreError):
-            await self._judge(store, one, end)
+            await self._apply_end(store, one, end)
         self.runner.ended(session, end)
 
     async def run_now(self, store: Store, automation: str) -> str:

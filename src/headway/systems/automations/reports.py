@@ -101,13 +101,13 @@ Marker = tuple[int, Mapping[str, int]]
 """The start of a dispatch in ms UTC, and the number of folded fires of each entry at that time."""
 
 
-async def mark(store: Store) -> Marker:
+async def start_marker(store: Store) -> Marker:
     """Record the start of a dispatch."""
     folded = {name: one.folded for name, one in (await entries_of(store)).items()}
     return (await store.read(StatsQuery())).now, folded
 
 
-async def unsettled(store: Store) -> Literal["due", "starting", ""]:
+async def remaining_work(store: Store) -> Literal["due", "starting", ""]:
     """Return "due" if a due session may start now, "starting" if one is starting, "" otherwise."""
     now = (await store.read(StatsQuery())).now
     states = (State.SCHEDULED, State.WAITING, State.RUNNING, State.AWAITING)
@@ -122,7 +122,7 @@ async def unsettled(store: Store) -> Literal["due", "starting", ""]:
     return "starting" if starting else ""
 
 
-async def survey(
+async def dispatch_result(
     store: Store, dispatcher: Dispatcher, start: Marker, workers: Collection[str] | None = None
 ) -> DispatchResult:
     """Return what a dispatch did since its start; called once nothing is due or starting.

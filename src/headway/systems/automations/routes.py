@@ -14,22 +14,22 @@ from headway.server.caller import Caller, Permission, whole_lanes
 from headway.server.replies import answer, reply, reply_model
 from headway.server.routing import TheService, router, system_service
 from headway.systems.automations.dispatcher import LANE, NAME, Dispatcher
+from headway.systems.automations.notices import Notice
 from headway.systems.automations.reports import (
     MOST_SESSIONS,
     Health,
     Lock,
     concurrency,
+    dispatch_result,
     health,
     listing,
     locks,
-    mark,
     metrics,
     release,
+    remaining_work,
     set_concurrency,
-    survey,
-    unsettled,
+    start_marker,
 )
-from headway.systems.automations.runner import Notice
 from headway.systems.automations.session import session_id
 
 ROUTES = router("system: automations", prefix="/api/automations")
@@ -143,13 +143,13 @@ async def dispatch(service: TheService, dispatcher: TheDispatcher, _: Actor) -> 
     The server starts everything on time by itself; use this to avoid waiting until an edit is
     noticed.
     """
-    start = await mark(service.store)
+    start = await start_marker(service.store)
     dispatcher.read()
     await dispatcher.sync(service.store)
     until = service.timing.monotonic() + SETTLES_WITHIN_S
-    while await unsettled(service.store) and service.timing.monotonic() < until:
+    while await remaining_work(service.store) and service.timing.monotonic() < until:
         await service.timing.pause(0.1)
-    result = await survey(service.store, dispatcher, start)
+    result = await dispatch_result(service.store, dispatcher, start)
     return answer(result.document(camel=True))
 
 

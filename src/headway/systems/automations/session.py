@@ -9,7 +9,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -30,7 +30,7 @@ ENDING_S = 3.0
 """Time between a session's SIGTERM and SIGKILL when the service stops."""
 LOGS_KEPT = 100
 """Run logs kept per automation."""
-LAST_WORDS_S = 1.0
+END_REPORT_S = 1.0
 """Time for a supervisor to report the end of a session that lost its lease."""
 MARK = "HEADWAY_SESSION_ID"
 ASIDE_KEPT = 10
@@ -118,7 +118,7 @@ class Session:
         """What is published about the session while it runs."""
         return {"session_id": self.id, "pid": self.pid, "hostname": socket.gethostname()}
 
-    async def work(
+    async def run_to_end(
         self, folders: Folders, timing: Timing, until: float, renew: Renew, every_s: float
     ) -> End:
         """Run the session until all its processes are gone.
@@ -171,21 +171,21 @@ class Session:
             stdin.write(json.dumps(words).encode() + b"\n")
 
     async def _renew(self, timing: Timing, renew: Renew, every_s: float) -> None:
-        shown: object = None
         while True:
             until = await renew(self.facts)
-            shown = self.pid
+            reported_pid = self.pid
             if until is None:
                 # Another session may already have the repository, so this one gets no grace period.
                 self.end("lost", grace_s=0)
-                await timing.pause(LAST_WORDS_S)
+                await timing.pause(END_REPORT_S)
                 if self._process is not None and self._process.returncode is None:
                     self._process.kill()
                 return
             self._send({"until": until})
+            # In short pauses, so that the process id is published soon after it is known.
             for _ in range(20):
                 await timing.pause(every_s / 20)
-                if self.pid != shown:
+                if self.pid != reported_pid:
                     break
 
     async def _follow(self, process: asyncio.subprocess.Process) -> End:
@@ -228,7 +228,7 @@ class Session:
             "until": until,
             "timeout_s": min(table.timeout, self.lock_timeout_ms) / 1000,
             "grace_s": table.grace / 1000,
-            "mirror": str(folders.mirrors / f"{_short(one.repository.key)}.git"),
+            "mirror": str(folders.mirrors / f"{_folder_name(one.repository.key)}.git"),
             "work": str(work),
             "url": one.repository.url,
             "ref": table.ref,
@@ -263,36 +263,41 @@ def _environment(more: tuple[str, ...]) -> dict[str, str]:
     return {name: os.environ[name] for name in (*PASSED, *more) if name in os.environ}
 
 
-def _short(key: str) -> str:
+def _folder_name(key: str) -> str:
     name = "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in key[-60:])
     return f"{name.strip('-.')}-{sha256(key.encode()).hexdigest()[:12]}"
 
 
 def _prune(session: Session, folders: Folders) -> None:
     """Delete old artefacts and logs of this automation, and broken, abandoned or unused folders."""
-    table = session.automation.table
-    begin = f"{folders.log(session.id).name[: -len('.log') - 36]}"
     with suppress(OSError):
-        logs = [
-            one for one in folders.logs.glob(f"{begin}*.log") if len(one.stem) == len(begin) + 36
-        ]
-        for old in _newest_first(logs)[LOGS_KEPT:]:
-            old.unlink()
-        folder = folders.artifacts / table.id
-        kept = _newest_first(folder.iterdir() if folder.exists() else ())
-        old_ones = kept[table.keep_artifacts :] + [
-            old
-            for pattern in ("mirrors/*.broken-*", "work/*.broken-*", "work/*.kept")
-            for old in _newest_first(folders.root.glob(pattern))[ASIDE_KEPT:]
-        ]
+        _delete_old_logs(session, folders)
         # The run log has just been written, so its time is now.
         now_s = folders.log(session.id).stat().st_mtime
-        old_ones += [one for one in folders.work.iterdir() if _is_abandoned(one, now_s)]
         for mirror in folders.mirrors.glob("*.git"):
             _set_aside_if_unused(mirror, now_s)
-        old_ones += folders.mirrors.glob("*.unused")
-        for old in old_ones:
-            remove(str(old))
+        for folder in list(_old_folders(session, folders, now_s)):
+            remove(str(folder))
+
+
+def _delete_old_logs(session: Session, folders: Folders) -> None:
+    # The name of a log ends with the id of its job, which has 36 characters.
+    begin = folders.log(session.id).stem[:-36]
+    logs = [one for one in folders.logs.glob(f"{begin}*.log") if len(one.stem) == len(begin) + 36]
+    for old in _newest_first(logs)[LOGS_KEPT:]:
+        old.unlink()
+
+
+def _old_folders(session: Session, folders: Folders, now_s: float) -> Iterator[Path]:
+    table = session.automation.table
+    artifacts = folders.artifacts / table.id
+    yield from _newest_first(artifacts.iterdir() if artifacts.exists() else ())[
+        table.keep_artifacts :
+    ]
+    for pattern in ("mirrors/*.broken-*", "work/*.broken-*", "work/*.kept"):
+        yield from _newest_first(folders.root.glob(pattern))[ASIDE_KEPT:]
+    yield from (one for one in folders.work.iterdir() if _is_abandoned(one, now_s))
+    yield from folders.mirrors.glob("*.unused")
 
 
 def _is_abandoned(work: Path, now_s: float) -> bool:

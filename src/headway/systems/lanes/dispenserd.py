@@ -72,7 +72,7 @@ def read_scheduling(body: bytes) -> Scheduling:
     Raises:
         InvalidValue: the message is missing, or a field is not valid.
     """
-    fields = _read(body)
+    fields = _read_fields(body)
     message = fields.get("message")
     if message is None:
         text = "missing message"
@@ -87,7 +87,7 @@ def read_scheduling(body: bytes) -> Scheduling:
     if not is_whole or not 0 <= cast("int", priority) <= MAX_PRIORITY:
         text = f"priority must be a whole number from 0 to {MAX_PRIORITY}"
         raise InvalidValue(text)
-    return Scheduling(message=message, lane=_lane(fields), priority=cast("int", priority))
+    return Scheduling(message=message, lane=_lane_of(fields), priority=cast("int", priority))
 
 
 def read_lane(body: bytes) -> str:
@@ -96,10 +96,10 @@ def read_lane(body: bytes) -> str:
     Raises:
         InvalidValue: the lane is not a valid name.
     """
-    return _lane(_read(body))
+    return _lane_of(_read_fields(body))
 
 
-def _lane(fields: Fields) -> str:
+def _lane_of(fields: Fields) -> str:
     lane = fields.get("lane")
     if lane is None or lane == "":
         return DEFAULT_LANE
@@ -110,7 +110,7 @@ def _lane(fields: Fields) -> str:
     return lane
 
 
-def _read(body: bytes) -> Fields:
+def _read_fields(body: bytes) -> Fields:
     """Return the fields of a body with names in lower case; none if it is not a JSON object.
 
     Clients may send `[]` or nothing.
@@ -130,9 +130,10 @@ def _read(body: bytes) -> Fields:
 KIND = "dispenserd"
 LEASE_MS = 30_000
 """How long the delivery of a job to a client may take before the job is handed out again."""
-SETTLE_WITHIN = 20.0
-"""How long it is tried to settle a received job, in seconds."""
-A_WEEK = 604_800.0
+SETTLE_WITHIN_S = 20.0
+"""How long to keep trying to settle a received job."""
+BLOCKING_WAIT_S = 604_800.0
+"""How long a blocking receive waits, long enough to seem endless."""
 WORKER_NAMES = 32
 """Number of worker names used to claim, so that receives need not wait for each other."""
 MOST_NAMED = 10_000
@@ -208,7 +209,7 @@ class Queue:
             wanted=LaneSelection(lanes=((PREFIX + lane, 1),)),
             lease_ms=LEASE_MS,
         )
-        pulled = await self._registry.pull(pull, A_WEEK if block else 0.0)
+        pulled = await self._registry.pull(pull, BLOCKING_WAIT_S if block else 0.0)
         return Received(pulled, pulled.jobs[0]) if pulled.jobs else None
 
     async def done(self, received: Received) -> None:
@@ -220,7 +221,7 @@ class Queue:
         job = received.claimed
         outcome = Succeeded(job.id, job.run)
         request = SettleRequest(worker=received.pulled.worker, outcomes=(outcome,))
-        end = self._timing.monotonic() + SETTLE_WITHIN
+        end = self._timing.monotonic() + SETTLE_WITHIN_S
         (verdict,) = await persist(
             self._timing,
             "settling a received job",
@@ -351,14 +352,14 @@ class _Dispenserd:
         work = self._queue.receive(lane, block=block)
         received = await presence.during(work, self._queue.put_back)
         if received is not None:
-            return self._handed(received, presence)
+            return self._deliver(received, presence)
         presence.close()
         if block:
             # A blocking receive ends without a job only when the server stops.
             return _reply({"status": "error", "code": WRONG, "message": "stopping"}, 503)
         return _reply({"status": "ok", "code": EMPTY, "message": "empty queue"})
 
-    def _handed(self, received: Received, presence: ClientWatch) -> Response:
+    def _deliver(self, received: Received, presence: ClientWatch) -> Response:
         fields = {"status": "ok", "code": DONE, "message": received.message}
 
         async def settle() -> None:

@@ -87,7 +87,7 @@ async def enqueue(
     A repeat with the same `job_id` creates no second job until seven days after the end of the
     first; with another lane, type or payload it is a conflict (409).
     """
-    id_of_engine = None if body.job_id is None else as_uuid(body.job_id)
+    uuid = None if body.job_id is None else as_uuid(body.job_id)
     # Without validation: each value is already validated as the same type.
     made = JobBody.model_construct(
         kind=body.type,
@@ -95,8 +95,8 @@ async def enqueue(
         lane=body.lane,
         due=body.due,
         tenant=body.tenant,
-        id=id_of_engine,
-        key=body.job_id if id_of_engine is None else None,
+        id=uuid,
+        key=body.job_id if uuid is None else None,
     )
     job = await make_job(service, caller, made)
     if job.policy == DEFAULT_POLICY:
@@ -141,18 +141,18 @@ async def pull(body: PullBody, request: Request, service: TheService, caller: Pu
     then is returned and given to another worker. If you disconnect while you wait, nothing is
     pulled.
     """
-    return await answer_pull(service, caller, body, request, _pulled)
+    return await answer_pull(service, caller, body, request, _pulled_reply)
 
 
-def _pulled(pulled: PollReply) -> dict[str, object]:
+def _pulled_reply(pulled: PollReply) -> dict[str, object]:
     return {
-        "jobs": [_job(one) for one in pulled.jobs],
+        "jobs": [_pulled_job(one) for one in pulled.jobs],
         "now": pulled.now,
         "lease_until": pulled.lease_until if pulled.jobs else None,
     }
 
 
-def _job(one: Claimed) -> dict[str, object]:
+def _pulled_job(one: Claimed) -> dict[str, object]:
     return {
         "job_id": one.id,
         "run": one.run,
@@ -398,7 +398,7 @@ async def retry(
         InvalidValue: the body does not name the jobs, or names them twice, or has a payload for
         several.
     """
-    _check(body)
+    _check_selection(body)
     edit = Edit()
     if body.payload is not None:
         edit = await edit_of(service, EditBody(args=body.payload))
@@ -406,13 +406,13 @@ async def retry(
     move = move.under(repeat_key, body.model_dump())
     if body.job_ids is None:
         which = FilterBody(lane=body.lane, kind=body.type, tenant=body.tenant)
-        return answer(_retried(await move_fitting(service, move, which, body.limit), None))
+        return answer(_retried_reply(await move_fitting(service, move, which, body.limit), None))
     ids = [await find_id(service, caller, one, body.tenant) for one in body.job_ids]
     replies = await move_named(service, move, ids)
-    return answer(_retried(Counter(one.answer for one in replies), replies))
+    return answer(_retried_reply(Counter(one.answer for one in replies), replies))
 
 
-def _check(body: RetryBody) -> None:
+def _check_selection(body: RetryBody) -> None:
     by_filter = body.lane is not None or body.type is not None
     if by_filter == (body.job_ids is not None):
         message = "the body does not say which jobs to retry, or says it twice"
@@ -422,7 +422,7 @@ def _check(body: RetryBody) -> None:
         raise InvalidValue(message, hint="pass only that job's id in `job_ids`")
 
 
-def _retried(counts: Counter[Acted], replies: list[ActReply] | None) -> dict[str, object]:
+def _retried_reply(counts: Counter[Acted], replies: list[ActReply] | None) -> dict[str, object]:
     return {
         **{str(one): counts[one] for one in (Acted.DONE, Acted.REFUSED, Acted.UNKNOWN)},
         "jobs": None
