@@ -14,7 +14,7 @@ from headway.contract.views import JobQuery
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.systems.field_service.answering import Verdict, answer
-from headway.systems.field_service.records import TEXTS_KEPT_MS, offer_answered
+from headway.systems.field_service.records import TEXTS_KEPT_MS, record_answered_offer
 from tests.plain_jobs import claim, job
 from tests.server.problems import problem
 from tests.servers.postgres import fresh_database
@@ -125,7 +125,7 @@ async def test_offer_of_a_message_survives_the_process_and_is_forgotten_after_90
 ):
     async def answered(url: str, event: str, offer: str, at: int) -> str:
         async with opened(url) as directory, directory.change() as session:
-            return await offer_answered(session, event, offer, at)
+            return await record_answered_offer(session, event, offer, at)
 
     async def story(url: str) -> None:
         assert await answered(url, "text", "a:1", 1_000) == "a:1"

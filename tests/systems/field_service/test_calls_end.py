@@ -20,7 +20,7 @@ from headway.runtime.reconciliation import Awaited
 from headway.runtime.timing import REAL, Timing
 from headway.systems.field_service import offer_calls
 from headway.systems.field_service.follow_ups import hang_up_others
-from headway.systems.field_service.offer_calls import ask, certain_ms, given_up_ms
+from headway.systems.field_service.offer_calls import Ring, certain_ms, given_up_ms
 from headway.systems.field_service.request import LINES
 from headway.systems.telephony.voice import CallEvent, CallStatus, NotFound
 from tests.systems.field_service.field_rig import LIMIT_S, LINE, SLOW, FieldRig, a_field, phone_of
@@ -294,7 +294,7 @@ async def test_provider_answer_decides_until_the_limit(
             handed_at=datetime.fromtimestamp(now / 1000, UTC) - timedelta(seconds=past_s),
             in_doubt=True,
         )
-        found: Any = await ask(context, awaited)
+        found: Any = await Ring(context).ask(awaited)
         assert type(found) is answer
         if extend_s is not None:
             # The clock advances during the query.

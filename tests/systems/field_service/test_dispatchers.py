@@ -109,8 +109,8 @@ async def test_pending_request_can_be_assigned_and_a_busy_technician_waited_for(
 async def test_review_that_read_a_request_before_its_assignment_does_not_undo_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(kinds, "REVIEWED", "10ms")
-    monkeypatch.setattr(kinds, "LISTED_AGAIN", "50ms")
+    monkeypatch.setattr(kinds, "REVIEW_DELAY", "10ms")
+    monkeypatch.setattr(kinds, "TURN_DELAY", "50ms")
     async with a_field(tmp_path, work=False, offer_timeout="1h") as field:
         field.work(lanes=["offers", "rings"])
         reviews = field.work(lanes=["offers.after"])

@@ -32,7 +32,7 @@ from headway.systems.field_service.cells import (
 )
 from headway.systems.field_service.nearby import Found, SearchQueries, SquareScan, nearby
 from headway.systems.field_service.records import Technician
-from headway.systems.field_service.technicians import became_idle
+from headway.systems.field_service.technicians import start_idle_time
 from tests.servers.postgres import fresh_database
 from tests.systems.field_service.directories import brute_force, fill, opened, technician
 
@@ -154,7 +154,7 @@ async def test_longest_idle_comes_first_at_equal_distance_and_then_the_smaller_i
     found = await nearby(directory, lat=BERLIN[0], lon=BERLIN[1], radius_km=1)
     assert [one.id for one in found] == ["t000001", "t000003", "t000002", "t000000"]
     async with directory.change() as session:
-        await became_idle(session, "t000003", 0)
+        await start_idle_time(session, "t000003", 0)
     found = await nearby(directory, lat=BERLIN[0], lon=BERLIN[1], radius_km=1, most=2)
     assert [(one.id, one.idle_since) for one in found] == [("t000003", 0), ("t000001", 1)]
 

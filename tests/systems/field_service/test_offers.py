@@ -176,7 +176,9 @@ async def test_alert_that_no_channel_delivers_backs_off_before_a_retry(
 ):
     """Otherwise a short outage of the provider would use up all its attempts."""
     monkeypatch.setattr(offer_calls, "NEXT_CHANNEL_MS", 10)
-    monkeypatch.setattr(kinds, "_OFTEN", Backoff(attempts=12, base="1h", factor=1, jitter="none"))
+    monkeypatch.setattr(
+        kinds, "_ALERT_RETRY", Backoff(attempts=12, base="1h", factor=1, jitter="none")
+    )
     async with a_field(tmp_path) as field:
         await field.user("dora", *channels)
         for phone, answer in (("1", "refused"), ("2", "refused"), ("3", "busy")):

@@ -139,7 +139,7 @@ async def test_report_is_written_once_however_often_it_arrives():
     view = await world.view(id_)
     assert view is not None
     for _ in range(3):
-        await delivery.delivered(process.context, view)
+        await delivery.mark_delivered(process.context, view)
     assert await process.write() == 1
     assert process.counted.count((Tallied.HISTORY, WRITTEN)) == 2
 
@@ -178,7 +178,7 @@ async def test_slow_write_never_replaces_later_reports():
         view = await world.view(id_)
         assert view is not None
         other = world.process()
-        await delivery.delivered(other.context, view)
+        await delivery.mark_delivered(other.context, view)
         assert await other.write() == 1
         assert world.rows() == [(id_, "DELIVERED")]
 

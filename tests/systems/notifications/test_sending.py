@@ -225,7 +225,7 @@ async def test_quiet_hours_delay_everything_but_otps_and_alerts_until_their_end(
 async def test_unreachable_directory_postpones_and_never_assumes_consent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sending, "AWAY", "10ms")
+    monkeypatch.setattr(sending, "DIRECTORY_RETRY", "10ms")
     async with notifying(tmp_path) as notify:
         await notify.ada()
         reader = notify.context.reader
@@ -730,7 +730,7 @@ async def test_one_that_expires_while_it_waits_for_its_connection_is_not_sent(
 async def test_worker_frozen_while_it_read_or_sent_sends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connects_s: float, reads_s: float
 ):
-    monkeypatch.setattr(sending, "AWAY", "10ms")
+    monkeypatch.setattr(sending, "DIRECTORY_RETRY", "10ms")
     async with notifying(tmp_path) as notify:
         clock, reads = Clock(), 0
         monkeypatch.setattr(notify.context.parts, "timing", clock)
@@ -759,7 +759,7 @@ async def test_worker_frozen_while_it_read_or_sent_sends_nothing(
 async def test_directory_lost_before_the_last_moment_holds_the_message_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sending, "AWAY", "10ms")
+    monkeypatch.setattr(sending, "DIRECTORY_RETRY", "10ms")
     async with notifying(tmp_path) as notify:
         clock, reads = Clock(), 0
         monkeypatch.setattr(notify.context.parts, "timing", clock)

@@ -54,9 +54,9 @@ async def ask(context: CallsContext, awaited: Awaited) -> Running | Ended | Unkn
     run = next(one for one in job.runs if one.run == awaited.run)
     try:
         return await _reconcile_run(context, job, run)
-    except (ProviderError, StoreError) as away:
+    except (ProviderError, StoreError) as error:
         # The call may be live: its line stays occupied.
-        _log.warning("call status query failed: lead=%s error=%s", job.id, away)
+        _log.warning("call status query failed: lead=%s error=%s", job.id, error)
         return Running(extend=f"{context.settings.ask_again}ms")
 
 

@@ -40,7 +40,7 @@ from headway.systems.telephony.providers import CALLEE, dial
 from headway.systems.telephony.texts import render
 from headway.systems.telephony.voice import CallOrder, Fetch, Say, Script
 
-AWAY = "5s"
+UNAVAILABLE_RETRY = "5s"
 """Delay of a lead while the directory or the source table is unavailable."""
 
 _log = logging.getLogger("headway.calls")
@@ -71,9 +71,9 @@ async def check(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooz
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, refused.why)) from None
     except UnknownRecord as gone:
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, gone.message)) from None
-    except StoreError as away:
-        _log.warning("lead postponed: id=%s error=%s", job.id, away)
-        return Snooze(after=AWAY)
+    except StoreError as error:
+        _log.warning("lead postponed: id=%s error=%s", job.id, error)
+        return Snooze(after=UNAVAILABLE_RETRY)
     return Next(DIAL, gates=context.dial_gates(contents, template, job.tenant))
 
 
@@ -127,9 +127,9 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
         await _check_again(context, job, args, template, view)
     except UnknownRecord as gone:
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, gone.message)) from None
-    except StoreError as away:
+    except StoreError as error:
         # Back to its checks: each start of the dial counts towards the customer's rate.
-        raise Retry(str(away), after=AWAY, stage=CHECK) from away
+        raise Retry(str(error), after=UNAVAILABLE_RETRY, stage=CHECK) from error
     providers = _providers(context, template, number)
     timing, started = context.timing, context.timing.monotonic()
     await job.hand_over(timeout=f"{context.settings.call_deadline}ms")
@@ -268,11 +268,11 @@ async def _mark_running(context: CallsContext, job: Job, args: LeadArgs, number:
         return
     try:
         await context.table.before_dial(args.row, ref=job.ref, number=number.number)
-    except StoreError as away:
-        reason = f"{NOT_PLACED}: {away}"
+    except StoreError as error:
+        reason = f"{NOT_PLACED}: {error}"
         # Until a setting is corrected, the delay grows: each attempt counts towards a rate.
-        after = None if isinstance(away, StoreMisconfigured) else AWAY
-        raise Retry(reason, after=after, stage=CHECK) from away
+        after = None if isinstance(error, StoreMisconfigured) else UNAVAILABLE_RETRY
+        raise Retry(reason, after=after, stage=CHECK) from error
 
 
 async def _settle_refused(
@@ -329,9 +329,9 @@ async def _put_row_back(context: CallsContext, job: Job, args: LeadArgs) -> None
         return
     try:
         await context.table.put_back(args.row, ref=job.ref)
-    except StoreError as away:
+    except StoreError as error:
         # `before_dial` of the next call accepts a row that names an ended run of the same job.
-        _log.warning("row update postponed: row=%s error=%s", args.row, away)
+        _log.warning("row update postponed: row=%s error=%s", args.row, error)
 
 
 async def _view(context: CallsContext, job: Job) -> JobView:

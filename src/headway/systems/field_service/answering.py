@@ -44,7 +44,7 @@ from headway.systems.field_service.offer_calls import (
     longest_ms,
 )
 from headway.systems.field_service.passing_over import request_held_by
-from headway.systems.field_service.records import offer_answered
+from headway.systems.field_service.records import record_answered_offer
 from headway.systems.field_service.request import (
     ALERT,
     RING,
@@ -217,7 +217,7 @@ async def reply_to_text(
     offer, now = await _offer_to(store, technician.id), context.timing.wall_at()
     # A message names no offer, so a repeat must not answer the technician's next offer.
     async with context.directory.change() as session:
-        ref = await offer_answered(session, inbound.event, offer, now)
+        ref = await record_answered_offer(session, inbound.event, offer, now)
     if not ref:
         return NO_OFFER, None
     try:

@@ -13,7 +13,7 @@ from headway.systems.field_service.settings import FieldSettings
 from headway.systems.parts import SystemContext
 from headway.systems.telephony.voice import Voice
 
-AWAY_AGAIN = "5s"
+DIRECTORY_RETRY = "5s"
 """Time until a job that needs the directory runs again while it is unavailable."""
 
 

@@ -96,7 +96,7 @@ class Dispatcher:
         offered = is_open(job)
         for _ in range(_TRIES):
             if job.state is State.CANCELLED:
-                self._count_if(offered, job)
+                self._count_if_withdrawn(offered, job)
                 return job
             if job.state is State.SUCCEEDED:
                 message = "the request is completed"
@@ -153,7 +153,7 @@ class Dispatcher:
             edit = Edit(args=args_of(request), candidates=(technician,), gates=lock)
             verb = Verb.EDIT if job.state in QUEUED else Verb.RETRY
             if await self._act(job, verb, reason, edit):
-                self._count_if(offered, job)
+                self._count_if_withdrawn(offered, job)
                 return await self.read(job.id)
             job = await self.read(job.id)
         message = "the request kept changing and was not assigned"
@@ -181,7 +181,7 @@ class Dispatcher:
             raise InvalidState(message, hint="GET /service-requests/{id} shows its current state")
         return await self.read(job.id)
 
-    def _count_if(self, offered: bool, job: JobView) -> None:
+    def _count_if_withdrawn(self, offered: bool, job: JobView) -> None:
         """Count an open offer that a dispatcher ended before it was answered."""
         if offered and not acceptor(job):
             self.context.tally.happened(OFFER_ENDED, OfferEnd.WITHDRAWN)

@@ -15,7 +15,7 @@ from headway.core.job import MAX_BATCH, NewJob, derived_id
 from headway.core.state import QUEUED, State
 from headway.runtime.handler_results import Snooze
 from headway.runtime.job import Job
-from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
+from headway.systems.field_service.context import DIRECTORY_RETRY, FieldContext
 from headway.systems.field_service.messages import alert_text, taken_text, withdrawn_text
 from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.offer_calls import UNSURE
@@ -38,7 +38,7 @@ from headway.systems.field_service.request import (
     read_request,
     run_of,
 )
-from headway.systems.field_service.technicians import became_idle
+from headway.systems.field_service.technicians import start_idle_time
 from headway.systems.field_service.users import users_with_role
 from headway.systems.jobs import act, find_run
 from headway.systems.telephony.voice import CallStatus, call_of
@@ -90,7 +90,7 @@ class FollowUps:
                 case _:
                     me.then(*await self._alerts(view))
         except StoreUnavailable:
-            return Snooze(after=AWAY_AGAIN)
+            return Snooze(after=DIRECTORY_RETRY)
         me.then(self._context.review_job(job, "ended", me.id))
         return None
 
@@ -119,7 +119,7 @@ class FollowUps:
         if not technician or view.finished_at is None:
             return
         async with self._context.directory.change() as session:
-            await became_idle(session, technician, view.finished_at)
+            await start_idle_time(session, technician, view.finished_at)
 
     async def _withdrawal_notices(self, view: JobView) -> list[NewJob]:
         context, request = self._context, read_request(view.args)
@@ -145,7 +145,7 @@ class FollowUps:
         try:
             messages = await self._messages(view, candidate, run)
         except StoreUnavailable:
-            return Snooze(after=AWAY_AGAIN)
+            return Snooze(after=DIRECTORY_RETRY)
         others = [one for one in await self._waiting_for(candidate) if one != job]
         reviews = (context.review_job(one, "taken", me.id, one) for one in (job, *others))
         me.then(*messages, *reviews)

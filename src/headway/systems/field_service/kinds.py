@@ -18,7 +18,7 @@ from headway.runtime.handler_results import Snooze, Unfit
 from headway.runtime.job import Job
 from headway.runtime.records import encode
 from headway.systems.field_service.cells import distance_km
-from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
+from headway.systems.field_service.context import DIRECTORY_RETRY, FieldContext
 from headway.systems.field_service.follow_ups import FollowUps
 from headway.systems.field_service.messages import (
     assigned_text,
@@ -27,7 +27,7 @@ from headway.systems.field_service.messages import (
     offer_written,
 )
 from headway.systems.field_service.offer_calls import ASK_WITHIN, CALL, CHOOSE, Alert, Ring
-from headway.systems.field_service.records import Channel, Technician, lacking
+from headway.systems.field_service.records import Channel, Technician, missing_skills
 from headway.systems.field_service.request import (
     AFTER,
     ALERT,
@@ -55,7 +55,7 @@ from headway.systems.field_service.settings import current_times
 
 ASSIGNING = "1m"
 """Timeout of a dispatcher's assignment. Never reached: the acceptance precedes the offer."""
-REVIEWED, LISTED_AGAIN = "200ms", "1s"
+REVIEW_DELAY, TURN_DELAY = "200ms", "1s"
 """When a review puts the assigned technician back in the list, and when the turn is repeated."""
 _ROUNDING_KM = 0.001
 """Tolerance for a technician at the edge of the radius."""
@@ -102,14 +102,14 @@ class Turn:
         del customer, position, skills, urgency, address, description
         if assigned is not None and assigned.to != job.candidate:
             # A review that had read the request before its assignment has edited its list since.
-            review = self._context.review_job(job.id, job.ref, "assigned", due=REVIEWED)
+            review = self._context.review_job(job.id, job.ref, "assigned", due=REVIEW_DELAY)
             await self._context.store.enqueue([review])
-            return Snooze(after=LISTED_AGAIN)
+            return Snooze(after=TURN_DELAY)
         request = read_request(job.claimed.args)
         try:
             found = await self._read_candidate(job, request)
         except StoreUnavailable:
-            return Snooze(after=AWAY_AGAIN)
+            return Snooze(after=DIRECTORY_RETRY)
         technician = found.technician
         if technician is None:
             return self._pass_over(job, "unknown")
@@ -140,10 +140,10 @@ class Turn:
         """Return why the candidate cannot be asked, or an empty string."""
         if not technician.on_duty:
             return "off duty"
-        missing = lacking(technician.skills, request.skills)
+        missing = missing_skills(technician.skills, request.skills)
         if missing:
             return f"lacks {', '.join(missing)}"
-        away_km, most_km = _away_km(request, technician), self._context.settings.radius_km
+        away_km, most_km = _distance_to_km(request, technician), self._context.settings.radius_km
         if away_km > most_km + _ROUNDING_KM:
             return f"is {away_km:.0f} km away"
         view = await self._context.store.read(JobQuery(id=job.id))
@@ -157,7 +157,7 @@ class Turn:
         self, job: Job, request: Request, technician: Technician, timeout_ms: int
     ) -> None:
         context = self._context
-        away_km = _away_km(request, technician)
+        away_km = _distance_to_km(request, technician)
         by_text = context.settings.texts and (
             technician.channel is Channel.TEXT or not context.settings.lines
         )
@@ -227,16 +227,16 @@ class Turn:
         await job.offer(timeout=ASSIGNING)
 
 
-def _away_km(request: Request, technician: Technician) -> float:
+def _distance_to_km(request: Request, technician: Technician) -> float:
     here = request.position
     return distance_km(here.lat, here.lon, technician.lat, technician.lon)
 
 
 # A worker that dies during a turn uses an attempt, and a request has many turns. Follow-ups such
 # as alerts must survive any number of dead workers.
-_STEADY = Backoff(attempts=1_000, base="1s", cap="30s")
-_FEW = Backoff(attempts=3, base="1s", cap="10s")
-_OFTEN = Backoff(attempts=12, base="10s", cap="10m")
+_TURN_RETRY = Backoff(attempts=1_000, base="1s", cap="30s")
+_CALL_RETRY = Backoff(attempts=3, base="1s", cap="10s")
+_ALERT_RETRY = Backoff(attempts=12, base="10s", cap="10m")
 
 LEASE = "10s"
 """Time after which another worker takes over from one that died."""
@@ -250,10 +250,10 @@ def declare(app: App, context: FieldContext) -> None:
     for lane in (OFFERS, AFTER, RINGS):
         app.lane(lane, lease=LEASE)
     after, ring, alert = FollowUps(context), Ring(context), Alert(context)
-    app.job(name=OFFER_ENDED, lane=AFTER, retry=_STEADY)(after.ended)
-    app.job(name=OFFER_TAKEN, lane=AFTER, retry=_STEADY)(after.taken)
+    app.job(name=OFFER_ENDED, lane=AFTER, retry=_TURN_RETRY)(after.ended)
+    app.job(name=OFFER_TAKEN, lane=AFTER, retry=_TURN_RETRY)(after.taken)
     app.job(name=RING_ENDED, lane=AFTER)(after.ring_ended)
-    app.job(name=REVIEW, lane=AFTER, retry=_STEADY)(after.review)
+    app.job(name=REVIEW, lane=AFTER, retry=_TURN_RETRY)(after.review)
     app.job(
         name=OFFER,
         lane=OFFERS,
@@ -261,7 +261,7 @@ def declare(app: App, context: FieldContext) -> None:
         # turn's own call holds this gate.
         gates=[Slots(TECHNICIAN, 1), call_to.take(hold="run")],
         cascade=True,
-        retry=_STEADY,
+        retry=_TURN_RETRY,
         keep=f"{settings.keep}ms",
         on_accepted=OFFER_TAKEN,
         on_final=OFFER_ENDED,
@@ -271,7 +271,7 @@ def declare(app: App, context: FieldContext) -> None:
         name=RING,
         lane=RINGS,
         gates=[lines, call_to],
-        retry=_FEW,
+        retry=_CALL_RETRY,
         expires=f"{settings.line_wait}ms",
         on_final=RING_ENDED,
         on_final_states=("succeeded", "dead", "cancelled"),
@@ -281,7 +281,7 @@ def declare(app: App, context: FieldContext) -> None:
     app.job(
         name=TEXT,
         lane=RINGS,
-        retry=_FEW,
+        retry=_CALL_RETRY,
         on_final=RING_ENDED,
         on_final_states=("dead",),
     )(ring.text)
@@ -289,7 +289,7 @@ def declare(app: App, context: FieldContext) -> None:
         name=ALERT,
         lane=AFTER,
         stages={CHOOSE: [], CALL: [lines]},
-        retry=_OFTEN,
+        retry=_ALERT_RETRY,
         on_deadline="retry",
     )(alert.choose)
     alerting.stage(CALL)(alert.call)

@@ -36,7 +36,7 @@ from headway.systems.field_service.cells import (
     position_of,
     reach_km,
 )
-from headway.systems.field_service.records import held, skill_key
+from headway.systems.field_service.records import join_skills, skill_key
 
 _RARITY_STEPS = 64
 """Rows scanned on either side to estimate how far apart the technicians with a skill are."""
@@ -170,7 +170,7 @@ class SearchQueries:
         self._dialect = session.get_bind().dialect.name
         self._given: dict[str, Any] = {"skill": skill}
         for number, other in enumerate(others):
-            self._given[f"other_{number}"] = held((other,))
+            self._given[f"other_{number}"] = join_skills((other,))
 
     async def beside(self, cell: int, scan_limit: int, most: int) -> Sequence[Found]:
         """Return the matching technicians next to a cell number.

@@ -26,7 +26,7 @@ from headway.runtime.job import Job
 from headway.runtime.reconciliation import Awaited
 from headway.runtime.records import encode
 from headway.server.alerts.apprise_sink import AppriseAddress
-from headway.systems.field_service.context import AWAY_AGAIN, FieldContext
+from headway.systems.field_service.context import DIRECTORY_RETRY, FieldContext
 from headway.systems.field_service.records import User
 from headway.systems.field_service.request import (
     LINES,
@@ -60,33 +60,6 @@ SPARE_S = 60
 """Margin on top of ringing and talking time until a call must have ended."""
 UNSURE = "deadline"
 """Reason of a call with an unknown outcome; the offer's own timeout decides."""
-
-
-async def ask(context: FieldContext, awaited: Awaited) -> Running | Ended | Unknown:
-    """Ask the provider for the state of a call to a technician.
-
-    The line and the technician stay locked until the call is known to have ended or never to have
-    been placed, but no longer than `given_up_ms`.
-
-    Args:
-        awaited: the call's job, in doubt or at its deadline.
-    """
-    if awaited.handed_at is None:
-        return Unknown()
-    handed_at = int(awaited.handed_at.timestamp() * 1000)
-    # Measured before asking: a call may start while the provider searches.
-    past_ms = (await context.store.read(StatsQuery())).now - handed_at
-    if past_ms >= given_up_ms(context.settings):
-        return Ended("dead", reason=UNSURE)
-    number = awaited.permits.get(LINES, "")
-    if number not in context.settings.lines:
-        return Running(extend=timedelta(seconds=ASK_EACH_S))
-    voice = context.voice
-    try:
-        event = await voice.look_up(await _sought(context, awaited, number, handed_at))
-    except ProviderUnsure:
-        return Running(extend=timedelta(seconds=ASK_EACH_S))
-    return _answer(voice, event, past_ms)
 
 
 def longest_ms(settings: FieldSettings) -> int:
@@ -162,7 +135,7 @@ class Ring:
             Dead: the provider refused this call.
         """
         del candidate
-        if not await self._stands(offer, stands_ms):
+        if not await self._extend_offer(offer, stands_ms):
             return NOT_ASKED
         hook = f"/hooks/{self._context.voice.name}/answer?ref={offer}"
         script = Ask(text=text, answer_url=self._context.url(hook))
@@ -204,7 +177,8 @@ class Ring:
             return
         await job.known_as(f"{voice.name}:{dialled.call_id}")
 
-    async def _stands(self, offer: str, stands_ms: int) -> bool:
+    async def _extend_offer(self, offer: str, stands_ms: int) -> bool:
+        """Restart the time of an open offer, once; return whether it is still open."""
         store = self._context.store
         reply = await store.signal(
             Signal(
@@ -224,9 +198,32 @@ class Ring:
         view = await self._context.store.read(JobQuery(id=request))
         return view is not None and view.run == run and is_open(view)
 
-    async def ask(self, awaited: Awaited) -> object:
-        """See the function `ask`."""
-        return await ask(self._context, awaited)
+    async def ask(self, awaited: Awaited) -> Running | Ended | Unknown:
+        """Ask the provider for the state of a call to a technician.
+
+        The line and the technician stay locked until the call is known to have ended or never to
+        have been placed, but no longer than `given_up_ms`.
+
+        Args:
+            awaited: the call's job, in doubt or at its deadline.
+        """
+        context = self._context
+        if awaited.handed_at is None:
+            return Unknown()
+        handed_at = int(awaited.handed_at.timestamp() * 1000)
+        # Measured before asking: a call may start while the provider searches.
+        past_ms = (await context.store.read(StatsQuery())).now - handed_at
+        if past_ms >= given_up_ms(context.settings):
+            return Ended("dead", reason=UNSURE)
+        number = awaited.permits.get(LINES, "")
+        if number not in context.settings.lines:
+            return Running(extend=timedelta(seconds=ASK_EACH_S))
+        voice = context.voice
+        try:
+            event = await voice.look_up(await _sought(context, awaited, number, handed_at))
+        except ProviderUnsure:
+            return Running(extend=timedelta(seconds=ASK_EACH_S))
+        return _answer(voice, event, past_ms)
 
     async def text(self, job: Job, to: str, text: str, offer: str = "") -> object:
         """Send a message; one that may have been sent is not sent again.
@@ -315,7 +312,7 @@ class Alert:
         try:
             channels = await self._channels(user)
         except StoreUnavailable:
-            return Snooze(after=AWAY_AGAIN)
+            return Snooze(after=DIRECTORY_RETRY)
         if not await self._is_needed(job):
             return NOT_NEEDED
         channel = channels[(job.attempt - 1) % len(channels)]
@@ -337,7 +334,7 @@ class Alert:
         try:
             channels = await self._channels(user)
         except StoreUnavailable:
-            return Snooze(after=AWAY_AGAIN)
+            return Snooze(after=DIRECTORY_RETRY)
         if not await self._is_needed(job):
             return NOT_NEEDED
         scheme, _, phone = channels[(job.attempt - 1) % len(channels)].partition(":")

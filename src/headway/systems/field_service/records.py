@@ -94,7 +94,7 @@ class Place(Base):
     Attributes:
         skill: normalized by `skill_key`; empty for requests without a skill.
         cell: the position, numbered by `cells.cell_of`.
-        skills: all skills of the technician, joined by `held`; empty if `skill` is.
+        skills: all skills of the technician, joined by `join_skills`; empty if `skill` is.
     """
 
     __tablename__ = "field_places"
@@ -185,8 +185,10 @@ _ANSWERED = text(
 )
 
 
-async def offer_answered(session: AsyncSession, event: str, offer: str, at: int) -> str:
-    """Return the offer that a message answers: for a repeat, the offer of its first arrival.
+async def record_answered_offer(session: AsyncSession, event: str, offer: str, at: int) -> str:
+    """Record which offer a message answers, and return it.
+
+    For a repeat, it is the offer of the first arrival. Records past their retention are deleted.
 
     Args:
         offer: offer that the technician has now; empty for none.
@@ -203,12 +205,12 @@ def skill_key(skill: str) -> str:
     return " ".join(skill.casefold().split())
 
 
-def held(skills: Iterable[str]) -> str:
-    """Join skills into one text, in which `held` of one skill is a substring."""
+def join_skills(skills: Iterable[str]) -> str:
+    """Join skills into one text, in which `join_skills` of one skill is a substring."""
     return "".join(f"\n{one}" for one in skills) + "\n"
 
 
-def lacking(has: Iterable[str], wanted: Sequence[str]) -> list[str]:
+def missing_skills(has: Iterable[str], wanted: Sequence[str]) -> list[str]:
     """Return the wanted skills that a technician lacks, unchanged; compares without case."""
     known = {skill_key(one) for one in has}
     return [one for one in wanted if skill_key(one) not in known]

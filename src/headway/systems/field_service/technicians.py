@@ -26,7 +26,14 @@ from headway.systems.field_service.cells import cell_of, rounded, rounded_lon
 from headway.systems.field_service.context import TheContext, check_caller
 from headway.systems.field_service.nearby import MOST, Candidate, nearby
 from headway.systems.field_service.passing_over import request_held_by
-from headway.systems.field_service.records import Channel, Place, Technician, Word, held, skill_key
+from headway.systems.field_service.records import (
+    Channel,
+    Place,
+    Technician,
+    Word,
+    join_skills,
+    skill_key,
+)
 from headway.systems.field_service.request import NAME, acceptor
 from headway.systems.telephony.phone import Phone
 
@@ -213,7 +220,7 @@ async def technician_of_phone(session: AsyncSession, phone: str) -> Technician |
     return found.one_or_none()
 
 
-async def became_idle(session: AsyncSession, id: str, at: int) -> None:
+async def start_idle_time(session: AsyncSession, id: str, at: int) -> None:
     """Start the idle time of a technician; do nothing if there is no such technician.
 
     Args:
@@ -232,7 +239,7 @@ def _places(technician: Technician) -> Iterator[dict[str, Any]]:
     yield place | {"skill": "", "skills": ""}
     keys = {skill_key(one) for one in technician.skills}
     for key in keys:
-        yield place | {"skill": key, "skills": held(sorted(keys))}
+        yield place | {"skill": key, "skills": join_skills(sorted(keys))}
 
 
 ROUTES = router("system: field_service", operations="field_", prefix="/technicians")

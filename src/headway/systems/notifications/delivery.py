@@ -36,7 +36,7 @@ from headway.systems.notifications.notification import (
     status_of,
 )
 from headway.systems.notifications.senders import NO_SUCH_PHONE
-from headway.systems.notifications.sending import retire
+from headway.systems.notifications.sending import remove_address
 from headway.systems.telephony.providers import Provider, take
 from headway.systems.telephony.texts import Texts, TextStatus
 
@@ -182,14 +182,14 @@ async def apply_event(context: NotifyContext, event: DeliveryEvent) -> SignalRes
         _log.info("failure after delivery ignored id=%s reason=%s", job.id, event.reason)
         return SignalResult.LATE
     if event.gone and job is not None:
-        await retire(context, job.subject or "", Channel(stage), event.gone)
+        await remove_address(context, job.subject or "", Channel(stage), event.gone)
     if job is not None and not event.delivered and stage != job.stage:
         # Another channel has been tried since, and its outcome counts.
         return SignalResult.LATE
     return await _settle(context, key, job, event)
 
 
-async def delivered(context: NotifyContext, job: JobView) -> None:
+async def mark_delivered(context: NotifyContext, job: JobView) -> None:
     """Mark a notification as delivered because the app has shown it.
 
     Raises:

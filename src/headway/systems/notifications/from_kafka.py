@@ -12,7 +12,7 @@ from headway.core.errors import InvalidValue
 from headway.runtime.faults import faults, sentence
 from headway.server.service import Service
 from headway.systems.notifications.context import NotifyContext
-from headway.systems.notifications.intake import NotificationBody, take_in
+from headway.systems.notifications.intake import NotificationBody, create_notifications
 
 
 class NotificationSink:
@@ -23,12 +23,12 @@ class NotificationSink:
     """
 
     def __init__(self, service: Service, context: NotifyContext) -> None:
-        self._take_in = partial(take_in, service, context)
+        self._create_notifications = partial(create_notifications, service, context)
 
     async def put(self, messages: Sequence[Incoming]) -> Stored:
         """See `Sink.put`."""
         stored = Stored()
-        await stored.store(stored.read(messages, _body), self._take_in)
+        await stored.store(stored.read(messages, _body), self._create_notifications)
         return stored
 
 

@@ -68,8 +68,8 @@ def declare_history(app: App, context: NotifyContext) -> AtEnd:
         del state, reason
         try:
             outcome = await writer.ask(job)
-        except StoreError as away:
-            why = f"history: {away.message}"[:500]
+        except StoreError as error:
+            why = f"history: {error.message}"[:500]
             task.close(f"lane:{HISTORY_LANE}", after=CLOSED_FOR, reason=why)
             # It keeps its due time, which shows since when nothing has been written.
             return Snooze(until=task.due_at, reason=why)

@@ -141,7 +141,7 @@ class NotificationTaken:
     due_at: int | None
 
 
-async def take_in(
+async def create_notifications(
     service: Service, context: NotifyContext, bodies: Sequence[NotificationBody]
 ) -> list[NotificationTaken]:
     """Create notifications; when this returns, they are stored.
@@ -197,7 +197,7 @@ async def _store(
     """Store jobs; return by id whether each was created.
 
     Before a notification with a key is stored, a duplicate with another text can be stored under
-    its id; see `take_in`. The other notifications must be stored nevertheless.
+    its id; see `create_notifications`. The other notifications must be stored nevertheless.
 
     Raises:
         IdConflict: an id without a key belongs to another job.

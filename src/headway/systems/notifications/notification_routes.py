@@ -26,12 +26,12 @@ from headway.server.routing import TheService, router
 from headway.systems.directory.records import MAX_ID
 from headway.systems.jobs import act
 from headway.systems.notifications.context import NotifyContext, TheContext, check_caller
-from headway.systems.notifications.delivery import delivered as apply_delivered
+from headway.systems.notifications.delivery import mark_delivered
 from headway.systems.notifications.intake import (
     NotificationBody,
     NotificationTaken,
     OneOrMany,
-    take_in,
+    create_notifications,
 )
 from headway.systems.notifications.listings import NotificationsParams, page_of
 from headway.systems.notifications.listings import timeline as timeline_of
@@ -93,9 +93,9 @@ async def take(
     """
     check_caller(caller)
     if isinstance(body, NotificationBody):
-        (taken,) = await take_in(service, context, [body])
+        (taken,) = await create_notifications(service, context, [body])
         return json_reply(taken, 201 if taken.created else 200)
-    return json_reply({"notifications": await take_in(service, context, body)})
+    return json_reply({"notifications": await create_notifications(service, context, body)})
 
 
 @ROUTES.get(
@@ -167,7 +167,7 @@ def _check_waits(job: JobView) -> None:
 )
 async def delivered(id: Which, context: TheContext, caller: Sender) -> Response:
     """Confirm a delivery, which push providers do not report. A repeat changes nothing."""
-    await apply_delivered(context, await _seen(context, caller, id))
+    await mark_delivered(context, await _seen(context, caller, id))
     return answer({"id": id, "status": status_of(await _seen(context, caller, id))[0]})
 
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from headway.contract.signals import Signal, SignalKind
 from headway.contract.views import JobQuery
@@ -66,19 +66,20 @@ from headway.systems.notifications.sender import (
 )
 from headway.systems.pre_send_check import Withdrawn, checking
 
-AWAY = "5s"
+DIRECTORY_RETRY = "5s"
 """How long a notification is postponed while the directory is unavailable or too slow."""
 FRESH_S, STALE_S = 0.1, 0.5
 """Preferences older than the first are read again before the provider's request; if that takes
 longer than the second, nothing is sent. So a change half a second before a send is respected."""
 LEAST_CLOSED_MS = 1_000
 """How long a 429 closes a channel at least, even if its `Retry-After` is 0 or a past date."""
-TRIES = 5
+SIGNAL_TRIES = 5
 """Attempts to report an accepted message to the store; after that, its answer counts as lost."""
 
 _log = logging.getLogger("headway.notifications")
 
-Back = Next | Snooze | Mapping[str, str] | None
+Kind = TypeVar("Kind")
+RunResult = Next | Snooze | Mapping[str, str] | None
 """What a run of a notification returns."""
 
 
@@ -96,7 +97,7 @@ class Attempt:
         self._tries = 1
         """Number of this try by the channel."""
 
-    async def send(self) -> Back:
+    async def send(self) -> RunResult:
         """Send the notification, or decide not to.
 
         Returns:
@@ -114,15 +115,15 @@ class Attempt:
         self._read_s = self._timing.monotonic()
         try:
             found = await context.reader.read(job.subject or "", args.template)
-        except StoreError as away:
-            _log.warning("notification postponed id=%s error=%s", job.id, away)
-            return Snooze(after=AWAY, reason=f"recipients cannot be read: {away}")
+        except StoreError as error:
+            _log.warning("notification postponed id=%s error=%s", job.id, error)
+            return Snooze(after=DIRECTORY_RETRY, reason=f"recipients cannot be read: {error}")
         recipient = found.recipient
         if recipient is None:
             self._fail(f"the recipient {job.subject!r} no longer exists")
         if why_not := self._why_not(recipient, self._channel):
             return await self._passed_over(recipient, why_not)
-        if quiet_ms := self._quiet_for(recipient):
+        if quiet_ms := self._quiet_ms(recipient):
             return Snooze(after=f"{quiet_ms}ms", reason="quiet hours")
         messages = self._messages(recipient, found.template)
         # Fewer if an operator has given it all its attempts again.
@@ -136,14 +137,14 @@ class Attempt:
             outcomes = await asyncio.gather(*map(self._send, messages))
         for message, outcome in zip(messages, outcomes, strict=True):
             if isinstance(outcome, Refused) and outcome.gone:
-                await retire(context, recipient.id, self._channel, message.to)
+                await remove_address(context, recipient.id, self._channel, message.to)
         return await self._conclude(outcomes)
 
     def _expired(self) -> bool:
         expires_at = self._args.expires_at
         return expires_at is not None and self._timing.wall_at() >= expires_at
 
-    def _quiet_for(self, recipient: Recipient) -> int:
+    def _quiet_ms(self, recipient: Recipient) -> int:
         """Return how long quiet hours delay the notification from now, in ms; 0 for not at all."""
         if self._args.category in self._context.settings.urgent:
             return 0
@@ -157,7 +158,7 @@ class Attempt:
             return f"opted out of {opt_out}"
         return "" if addresses(recipient, channel) else f"no {channel} address"
 
-    async def _passed_over(self, recipient: Recipient, why: str) -> Back:
+    async def _passed_over(self, recipient: Recipient, why: str) -> RunResult:
         args, channel = self._args, self._channel
         following = args.after(channel)
         if following is not None:
@@ -232,13 +233,13 @@ class Attempt:
             return False
         try:
             found = (await self._context.reader.read(self._job.subject or "", None)).recipient
-        except StoreError as away:
-            raise Withdrawn(AWAY) from away
+        except StoreError as error:
+            raise Withdrawn(DIRECTORY_RETRY) from error
         now_s = self._timing.monotonic()
         over = now_s - self._handed_s > self._context.settings.answer_within / 1000
         if over or now_s - begun_s > STALE_S:
-            raise Withdrawn(AWAY)
-        if found is None or self._why_not(found, self._channel) or self._quiet_for(found):
+            raise Withdrawn(DIRECTORY_RETRY)
+        if found is None or self._why_not(found, self._channel) or self._quiet_ms(found):
             raise Withdrawn
         self._read_s = begun_s
         return True
@@ -257,7 +258,7 @@ class Attempt:
             _log.exception("sender failed channel=%s", self._channel)
             return Unsure(f"{type(error).__name__}: {error}"[:300])
 
-    async def _conclude(self, outcomes: Sequence[Outcome | Withdrawn]) -> Back:
+    async def _conclude(self, outcomes: Sequence[Outcome | Withdrawn]) -> RunResult:
         """Record the outcome of a notification; of several devices, one that accepted it decides.
 
         Raises:
@@ -269,33 +270,30 @@ class Attempt:
         if accepted:
             await self._accepted(accepted)
             return None
-        for one in outcomes:
-            if isinstance(one, Unsure):
-                context.count(channel, LOST)
-                _log.warning("outcome unknown id=%s: %s: %s", job.id, ANSWER_LOST, one.reason)
-                await self._sent(reason=f"{ANSWER_LOST}: {one.reason}")
-                return None
-        for one in outcomes:
-            if isinstance(one, Limited):
-                context.count(channel, LIMITED)
-                closed_ms = context.settings.channel(channel).closed_for
-                if one.retry_after_ms is not None:
-                    closed_ms = max(LEAST_CLOSED_MS, one.retry_after_ms)
-                job.close(channel.slots, after=f"{closed_ms}ms", reason=one.reason[:500])
-                return Snooze(after="0s", reason=f"{channel}: {one.reason}")
-        withdrawn = next((one for one in outcomes if isinstance(one, Withdrawn)), None)
-        if withdrawn is not None:
+        if (unsure := _first(outcomes, Unsure)) is not None:
+            context.count(channel, LOST)
+            _log.warning("outcome unknown id=%s: %s: %s", job.id, ANSWER_LOST, unsure.reason)
+            await self._end_as_sent(reason=f"{ANSWER_LOST}: {unsure.reason}")
+            return None
+        if (limited := _first(outcomes, Limited)) is not None:
+            context.count(channel, LIMITED)
+            closed_ms = context.settings.channel(channel).closed_for
+            if limited.retry_after_ms is not None:
+                closed_ms = max(LEAST_CLOSED_MS, limited.retry_after_ms)
+            job.close(channel.slots, after=f"{closed_ms}ms", reason=limited.reason[:500])
+            return Snooze(after="0s", reason=f"{channel}: {limited.reason}")
+        if (withdrawn := _first(outcomes, Withdrawn)) is not None:
             # Nothing was sent; the next run reads the preferences again, and decides.
             reason = "preferences changed or could not be read in time"
             return Snooze(after=withdrawn.after, reason=reason)
-        away = next((one for one in outcomes if isinstance(one, Unavailable)), None)
+        unavailable = _first(outcomes, Unavailable)
         refused = "; ".join(dict.fromkeys(cast("Refused", one).reason for one in outcomes))
-        reason = f"{channel}: {refused if away is None else away.reason}"
-        if away is not None and self._tries < context.settings.attempts:
+        reason = f"{channel}: {refused if unavailable is None else unavailable.reason}"
+        if unavailable is not None and self._tries < context.settings.attempts:
             context.count(channel, UNAVAILABLE)
             # A short Retry-After must not use up the attempts sooner than silence would.
             least_ms = BACKOFF.delay_ms(self._tries, job.ref)
-            raise Retry(reason, after=f"{max(least_ms, away.retry_after_ms or 0)}ms")
+            raise Retry(reason, after=f"{max(least_ms, unavailable.retry_after_ms or 0)}ms")
         following = args.after(channel)
         if following is None:
             self._fail(reason)
@@ -309,7 +307,7 @@ class Attempt:
         ids = [one.provider_id for one in accepted if one.provider_id is not None]
         if not ids:
             # No event will report its delivery.
-            await self._sent()
+            await self._end_as_sent()
             return
         for n, id_ in enumerate(ids):
             signal = Signal(
@@ -326,7 +324,7 @@ class Attempt:
         except (LeaseLost, StoreError):
             _log.info("place already released id=%s", job.id)
 
-    async def _sent(self, reason: str = "") -> None:
+    async def _end_as_sent(self, reason: str = "") -> None:
         """End the notification as SENT."""
         job = self._job
         record = SendRecord(status=Status.SENT, channel=self._channel, reason=reason)
@@ -343,13 +341,17 @@ class Attempt:
         raise Dead(reason[:1_000])
 
 
+def _first(outcomes: Sequence[object], kind: type[Kind]) -> Kind | None:
+    return next((one for one in outcomes if isinstance(one, kind)), None)
+
+
 async def _signal(context: NotifyContext, signal: Signal) -> None:
     """Send a signal to the store, with retries.
 
     Raises:
         StoreError: every try failed; reconciling then reports the answer as lost.
     """
-    for _ in range(TRIES - 1):
+    for _ in range(SIGNAL_TRIES - 1):
         with suppress(StoreError):
             await context.store.signal(signal)
             return
@@ -357,7 +359,9 @@ async def _signal(context: NotifyContext, signal: Signal) -> None:
     await context.store.signal(signal)
 
 
-async def retire(context: NotifyContext, recipient: str, channel: Channel, address: str) -> None:
+async def remove_address(
+    context: NotifyContext, recipient: str, channel: Channel, address: str
+) -> None:
     """Remove an address that no longer exists from its recipient.
 
     If the directory is unavailable, the address stays, and the next send tries again.
@@ -369,9 +373,9 @@ async def retire(context: NotifyContext, recipient: str, channel: Channel, addre
             if found is not None and values:
                 await RECIPIENTS.change(session, found, values, context.timing.wall_at())
                 _log.info("address removed recipient=%s channel=%s", recipient, channel)
-    except StoreError as away:
+    except StoreError as error:
         _log.warning(
-            "address not removed recipient=%s channel=%s error=%s", recipient, channel, away
+            "address not removed recipient=%s channel=%s error=%s", recipient, channel, error
         )
 
 
@@ -411,7 +415,7 @@ def declare(app: App, context: NotifyContext) -> None:
         text: str = "",
         html: str | None = None,
         expires_at: int | None = None,
-    ) -> Back:
+    ) -> RunResult:
         args = Args(channels, category, level, template, data or {}, title, text, html, expires_at)
         return await Attempt(context, job, args).send()
 
