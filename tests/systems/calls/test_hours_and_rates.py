@@ -75,7 +75,7 @@ async def test_new_hours_apply_to_waiting_leads(calls: Calls) -> None:
 async def test_change_by_a_server_killed_before_it_requeued_applies_to_waiting_leads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requeueing, "LATE_S", 0.01)
+    monkeypatch.setattr(requeueing, "SECOND_PASS_S", 0.01)
     monkeypatch.setattr(requeueing, "LOOK_S", 0.01)
     # The change is committed, and nothing after that is done.
     monkeypatch.setattr(catalogue_routes, "routes", lambda _: ())
