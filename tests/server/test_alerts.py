@@ -25,10 +25,10 @@ from headway.runtime.timing import Timing
 from headway.server.alerts.apprise_sink import MOST_WAITING, AppriseAddress, AppriseSink, is_known
 from headway.server.alerts.engine import (
     AlertSettings,
-    engine_book,
+    engine_rule_set,
     rules,
 )
-from headway.server.alerts.rule_set import Alerts, Book, Facts, RuleSet, check_names
+from headway.server.alerts.rule_set import Alerts, AnyRuleSet, Facts, RuleSet, check_names
 from headway.server.alerts.rules import Finding, Rule, Severity
 from headway.server.alerts.watch import (
     AGAIN_MS,
@@ -83,7 +83,7 @@ class RecordingSink:
 class World:
     """A store, a watch over it, and a clock shared by both."""
 
-    def __init__(self, rule_sets: Sequence[Book] = (), **settings: Any) -> None:
+    def __init__(self, rule_sets: Sequence[AnyRuleSet] = (), **settings: Any) -> None:
         self.rule_sets = rule_sets
         self.clock = FakeClock()
         self.store = FaultyStore(open_store("memory://", clock=self.clock))
@@ -99,7 +99,7 @@ class World:
         return AlertWatcher(
             self.store,
             self.timing,
-            rule_sets=[engine_book(self.settings), *self.rule_sets],
+            rule_sets=[engine_rule_set(self.settings), *self.rule_sets],
             alerts=alerts,
             sinks=[told],
             each_ms=self.settings.each_ms,
@@ -276,11 +276,13 @@ class Another:
         return self.finds(facts)
 
 
-def book_of(*its: Rule[Facts], see: Callable[[Facts], Facts | None] = lambda facts: facts) -> Book:
+def book_of(
+    *its: Rule[Facts], see: Callable[[Facts], Facts | None] = lambda facts: facts
+) -> AnyRuleSet:
     async def seen(facts: Facts) -> Facts | None:
         return see(facts)
 
-    return RuleSet(rules=lambda: its, see=seen, runbooks="page-of-the-system")
+    return RuleSet(rules=lambda: its, read=seen, runbooks="page-of-the-system")
 
 
 async def test_check_that_fails_unexpectedly_is_repeated(
@@ -362,7 +364,7 @@ async def test_new_leader_starts_with_fresh_rules(world: World):
     async def see(facts: Facts) -> Facts:
         return facts
 
-    world.rule_sets = [RuleSet(rules=make, see=see, runbooks="page")]
+    world.rule_sets = [RuleSet(rules=make, read=see, runbooks="page")]
     world.watch = world.another(world.told)
     other = world.another(RecordingSink())
     await world.check()
@@ -728,7 +730,7 @@ async def test_existing_rule_can_be_disabled(world: World):
     await world.app.send_async("noop", lane="calls")
     assert await world.check() == []
     with pytest.raises(hw.InvalidValue, match="no rule 'dead'"):
-        check_names([engine_book(world.settings)], off=["dead"])
+        check_names([engine_rule_set(world.settings)], off=["dead"])
 
 
 @pytest.mark.parametrize("url", ["nothing://hunter2", "slack://hunter2", "tgram://hunter2/"])

@@ -13,7 +13,7 @@ import headway as hw
 from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.outcomes import Died, SettleRequest
 from headway.runtime.timing import Timing
-from headway.server.alerts.engine import AlertSettings, engine_book
+from headway.server.alerts.engine import AlertSettings, engine_rule_set
 from headway.server.alerts.rule_set import Alerts
 from headway.server.alerts.rules import Severity
 from headway.server.alerts.watch import AGAIN_MS, CALM_MS, AlertWatcher
@@ -56,7 +56,7 @@ class Server:
         self.watch = AlertWatcher(
             world.store,
             Clocks(world, begins_s),
-            rule_sets=[engine_book(read)],
+            rule_sets=[engine_rule_set(read)],
             alerts=alerts,
             sinks=[self.told],
             each_ms=read.each_ms,

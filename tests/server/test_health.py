@@ -90,7 +90,7 @@ async def test_store_that_does_not_answer_in_time_is_not_ready(monkeypatch: pyte
         async def read(self, query: Any) -> None:
             await asyncio.Event().wait()
 
-    monkeypatch.setattr("headway.server.service.PATIENCE_S", 0.01)
+    monkeypatch.setattr("headway.server.service.STORE_TIMEOUT_S", 0.01)
     async with serving() as rig:
         reply = await ready(rig, Mute())
         assert (reply.status_code, reply.json()["code"]) == (503, "store_unavailable")

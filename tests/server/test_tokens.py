@@ -14,7 +14,7 @@ from headway.contract.views import Query, StatsQuery, TokensQuery
 from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import Timing
 from headway.runtime.tokens import new_token
-from headway.server.access import AWAY_S, Authenticator
+from headway.server.access import CACHED_WITHOUT_STORE_S, Authenticator
 from headway.stores import open_store
 from headway.testing.faulty import StoreProxy
 from tests.server.problems import problem
@@ -214,9 +214,9 @@ async def test_cached_tokens_are_trusted_for_a_while_only_during_an_outage(*, is
     assert caller is not None
     store.away = True
     for _ in range(3):
-        clock.now += AWAY_S / 4
+        clock.now += CACHED_WITHOUT_STORE_S / 4
         assert await callers.caller(new.text) is not None
-    clock.now += AWAY_S / 4
+    clock.now += CACHED_WITHOUT_STORE_S / 4
     with pytest.raises(StoreUnavailable):
         await callers.caller(new.text)
     # A stream shows the outage, so it continues.

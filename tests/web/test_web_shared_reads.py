@@ -21,7 +21,7 @@ from headway.contract.views import (
     StatsView,
 )
 from headway.runtime.timing import REAL
-from headway.server.finding import some_jobs
+from headway.server.finding import oldest_or_newest_jobs
 from headway.server.overview import Overview, read_overview
 from headway.stores import open_store
 from headway.testing.clock import FakeClock
@@ -209,7 +209,7 @@ class Listing:
 
 async def test_jobs_behind_many_ended_ones_are_found_from_the_other_end():
     query = JobsQuery(lane="calls", limit=25)
-    assert await some_jobs(cast("Any", Listing("a", "b")), query) == ("a", "b")
+    assert await oldest_or_newest_jobs(cast("Any", Listing("a", "b")), query) == ("a", "b")
 
 
 async def test_parked_jobs_that_are_not_found_are_still_counted():

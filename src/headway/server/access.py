@@ -71,12 +71,12 @@ class RateLimiter:
 
 FRESH_S = 2.0
 """How long a cached token is used; a revoked token is refused within this time."""
-AWAY_S = 900.0
+CACHED_WITHOUT_STORE_S = 900.0
 """How long a cached token is used while the store is unavailable.
 
 No token can be revoked in this store then, and requests that need only authentication still work.
 """
-PATIENCE_S = 1.0
+STORE_TIMEOUT_S = 1.0
 """Timeout of the store when a cached token is refreshed."""
 MOST_CACHED = 10_000
 NOTE_EACH_S = 60.0
@@ -123,7 +123,7 @@ class Authenticator:
         """Return whether no token is required: if allowed, and only until the first token."""
         now = self._timing.monotonic()
         if self._open_here and now - self._queried_at > FRESH_S:
-            is_cached = now - self._read_at < AWAY_S
+            is_cached = now - self._read_at < CACHED_WITHOUT_STORE_S
             found = await self._read(TokensQuery(), is_cached=is_cached)
             self._queried_at = self._timing.monotonic()
             if found is not None:
@@ -156,22 +156,22 @@ class Authenticator:
         return cached.caller
 
     async def admit(
-        self, authorization: str | None, permission: Permission, *, apart: bool = False
+        self, authorization: str | None, permission: Permission, *, own_limit: bool = False
     ) -> Caller:
         """Authenticate a caller and check a permission.
 
         Args:
             authorization: the Authorization header, if sent.
-            apart: whether this request counts against a rate limit of its own.
+            own_limit: whether this request counts against a rate limit of its own.
 
         Raises:
             Unauthenticated: there is no token, or it is unknown or has expired.
             Forbidden: the caller does not have the permission.
             TooManyRequests: the caller's request rate is above the limit.
         """
-        caller = await self._known(authorization)
+        caller = await self._authenticate(authorization)
         caller.check(permission)
-        self._rates.take(f"{caller.id} apart" if apart else caller.id, caller.name)
+        self._rates.take(f"{caller.id} own limit" if own_limit else caller.id, caller.name)
         return caller
 
     async def check_again(self, authorization: str | None, caller: Caller) -> None:
@@ -181,7 +181,7 @@ class Authenticator:
             Unauthenticated: the token was revoked or has expired.
             Forbidden: the token was changed.
         """
-        if await self._known(authorization) != caller:
+        if await self._authenticate(authorization) != caller:
             message = f"the token {caller.name!r} was changed in the meantime"
             raise Forbidden(message, hint="repeat the request with its current permissions")
 
@@ -217,7 +217,7 @@ class Authenticator:
         except StoreError as error:
             _log.warning("uses of tokens were not stored: %s", error)
 
-    async def _known(self, authorization: str | None) -> Caller:
+    async def _authenticate(self, authorization: str | None) -> Caller:
         text = _bearer(authorization)
         caller = await self.caller(text)
         if caller is None:
@@ -238,7 +238,7 @@ class Authenticator:
         now = self._timing.monotonic()
         if cached is not None and now - cached.queried_at < FRESH_S:
             return cached
-        is_cached = cached is not None and now - cached.read_at < AWAY_S
+        is_cached = cached is not None and now - cached.read_at < CACHED_WITHOUT_STORE_S
         found = await self._read(TokensQuery(ids=(token,)), is_cached=is_cached)
         now = self._timing.monotonic()
         if found is None and cached is not None:
@@ -265,7 +265,7 @@ class Authenticator:
         if not is_cached:
             return await self._store.read(query)
         try:
-            async with self._timing.limit(PATIENCE_S):
+            async with self._timing.limit(STORE_TIMEOUT_S):
                 return await self._store.read(query)
         except (StoreError, TimeoutError) as error:
             _log.warning("using cached tokens: %s", error)
@@ -282,8 +282,8 @@ class Policy:
 
     Attributes:
         permission: None for a public route.
-        apart: whether the route has its own rate limit, so that the caller's other requests cannot
-            use it up.
+        own_limit: whether the route has its own rate limit, so that the caller's other requests
+            cannot use it up.
         reach: raises Forbidden if the route is outside the caller's scope; None if the route
             checks the scope itself.
     """
@@ -292,11 +292,11 @@ class Policy:
         self,
         permission: Permission | None,
         *,
-        apart: bool = False,
+        own_limit: bool = False,
         reach: Callable[[Caller], None] | None = None,
     ) -> None:
         self.permission = permission
-        self.apart = apart
+        self.own_limit = own_limit
         self.reach = reach
 
     async def __call__(self, request: Request) -> Caller:
@@ -316,7 +316,7 @@ class Policy:
             return
         authorization = request.headers.get("authorization")
         authenticator: Authenticator = request.app.state.service.tokens
-        caller = await authenticator.admit(authorization, self.permission, apart=self.apart)
+        caller = await authenticator.admit(authorization, self.permission, own_limit=self.own_limit)
         if self.reach is not None:
             self.reach(caller)
         request.state.caller = caller
@@ -330,10 +330,13 @@ class TokenPolicy(Policy, SecurityBase):
 
 
 def needs(
-    permission: Permission, *, apart: bool = False, reach: Callable[[Caller], None] | None = None
+    permission: Permission,
+    *,
+    own_limit: bool = False,
+    reach: Callable[[Caller], None] | None = None,
 ) -> Any:  # noqa: ANN401  (FastAPI's own marker)
     """Return the annotation of a route's `caller` parameter that requires a permission."""
-    return Depends(TokenPolicy(permission, apart=apart, reach=reach))
+    return Depends(TokenPolicy(permission, own_limit=own_limit, reach=reach))
 
 
 def public() -> Any:  # noqa: ANN401  (FastAPI's own marker)

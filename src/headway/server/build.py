@@ -13,7 +13,7 @@ from headway.core.errors import InvalidValue, InvariantBroken
 from headway.runtime.chores import Sweep, TimetableChore
 from headway.runtime.settings_table import read_table
 from headway.server.access import policy_of
-from headway.server.alerts.engine import AlertSettings, engine_book
+from headway.server.alerts.engine import AlertSettings, engine_rule_set
 from headway.server.alerts.rule_set import check_names
 from headway.server.alerts.watch import AlertWatcher, LogSink, Sink
 from headway.server.api_docs import DESCRIPTION, add_api_page, describe
@@ -90,7 +90,7 @@ def start_alerts(service: Service) -> None:
         InvalidValue: the settings of alerts are invalid, or an extra is missing.
     """
     settings = read_table("alerts", AlertSettings, service.options.alerts)
-    rule_sets = (engine_book(settings), *service.alerts.rule_sets)
+    rule_sets = (engine_rule_set(settings), *service.alerts.rule_sets)
     check_names(rule_sets, settings.off)
     service.alerts.off = settings.off
     watch = AlertWatcher(

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from headway.contract.store import Store
 from headway.contract.views import (
-    EntryView,
     FlowsQuery,
     GatesQuery,
     GateState,
@@ -28,9 +27,7 @@ from headway.contract.views import (
     WorkersQuery,
     WorkerView,
 )
-from headway.core.job import fire_id
 from headway.core.state import HELD, State
-from headway.core.timetable.fires import latest_fires
 from headway.server.caller import OPEN_CALLER, Caller
 
 MOST_ROWS = 1_000
@@ -273,64 +270,12 @@ def _waiting(lane: LaneView) -> int:
     return lane.counts.get(State.WAITING, 0)
 
 
-async def some_jobs(store: Store, query: JobsQuery) -> Sequence[JobView]:
+async def oldest_or_newest_jobs(store: Store, query: JobsQuery) -> Sequence[JobView]:
     """Read the first page of a listing; if it is empty but not the last one, the newest jobs."""
     page = await store.read(query)
     if not page.rows and page.cursor is not None:
         page = await store.read(replace(query, newest=True))
     return page.rows
-
-
-RECENT = 5
-"""Number of past fires of an entry whose jobs are looked up by their ids."""
-EARLIER = 2
-"""Number of earlier revisions of an entry that may have created the job of such a fire: switching
-an entry off and on creates two."""
-NOT_FIRED = frozenset({State.SCHEDULED, State.CANCELLED})
-
-
-async def last_fires(store: Store, entries: Iterable[EntryView], now: int) -> dict[str, int]:
-    """Return when each entry last fired, by name, if that job is still kept.
-
-    Fires that are in the future, folded, or dropped by an edit do not count. An entry's
-    `last_fired` is not the same: it is the time up to which all fires have been created.
-    """
-    fired = [one for one in entries if one.last_fired is not None]
-    recent = [
-        (one, latest_fires(one.spec.schedule, one.first_seen_at - 1, now, RECENT)) for one in fired
-    ]
-    ids = tuple(id_ for entry, moments in recent for id_ in fire_ids(entry, moments))
-    found: dict[str, int] = {}
-    for first in range(0, len(ids), MOST_ROWS):
-        query = JobsQuery(ids=ids[first : first + MOST_ROWS], limit=MOST_ROWS)
-        _note_fires(found, (await store.read(query)).rows)
-    # Entries whose schedule has changed, or whose last fires were folded.
-    left = {(one.spec.job.lane, one.spec.job.kind) for one in fired if one.spec.name not in found}
-    started = tuple(state for state in State if state not in NOT_FIRED)
-    for lane, kind in sorted(left):
-        query = JobsQuery(lane=lane, kind=kind, states=started, newest=True, limit=MOST_ROWS)
-        _note_fires(found, (await store.read(query)).rows)
-    return found
-
-
-def fire_ids(entry: EntryView, moments: Iterable[int]) -> dict[str, int]:
-    """Return the possible job ids of an entry's fires, each with the time of its fire."""
-    return {
-        fire_id(entry.spec.name, entry.first_seen_at, revision, moment): moment
-        for moment in moments
-        for revision in range(max(1, entry.revision - EARLIER), entry.revision + 1)
-    }
-
-
-def has_fired(job: JobView) -> bool:
-    """Return whether the job of a fire has become due and was not dropped before."""
-    return bool(job.run) or job.state not in NOT_FIRED
-
-
-def _note_fires(found: dict[str, int], jobs: Iterable[JobView]) -> None:
-    for job in jobs:
-        if has_fired(job) and job.entry is not None and job.fired_at is not None:
-            found[job.entry] = max(found.get(job.entry, 0), job.fired_at)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -54,7 +54,7 @@ _REFUSED = (
 )
 
 
-class TooMuch(Exception):
+class HeadTooLarge(Exception):
     """The request head is too large; aborts the parser."""
 
 
@@ -97,13 +97,13 @@ class BoundedConnection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._changed = server_state.changed
         self._messages = 0
-        self._fed = 0
+        self._read_size = 0
         self._body = 0
-        self._beside = 0
+        self._overhead = 0
         self._head_limit: asyncio.TimerHandle | None = None
         self._read_limit: asyncio.TimerHandle | None = None
-        self._is_too_much = False
-        self._is_offer = False
+        self._is_head_too_large = False
+        self._offers_upgrade = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Start the timeout for a request head."""
@@ -121,12 +121,12 @@ class BoundedConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse data, and limit the overhead of chunks and the time for a head."""
         messages, body = self._messages, self._body
-        self._fed = len(data)
+        self._read_size = len(data)
         self._parse(data)
         if messages == self._messages:
             # Data that also starts a message is not counted: a single read is small enough.
-            self._beside += len(data) - (self._body - body)
-            if self._beside > MOST_HEAD + 8 * self._body and not self.transport.is_closing():
+            self._overhead += len(data) - (self._body - body)
+            if self._overhead > MOST_HEAD + 8 * self._body and not self.transport.is_closing():
                 self._refuse()
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete:
@@ -139,23 +139,23 @@ class BoundedConnection(HttpToolsProtocol):
         """Reset the counters."""
         super().on_message_begin()
         self._messages += 1
-        self._body = self._beside = 0
+        self._body = self._overhead = 0
 
     def on_headers_complete(self) -> None:
         """Limit the size of a request head.
 
         Raises:
-            TooMuch: the head is too large.
+            HeadTooLarge: the head is too large.
         """
         parser = self.parser
-        self._is_offer = parser.should_upgrade() and parser.get_method() != b"CONNECT"
-        if self._is_offer:
+        self._offers_upgrade = parser.should_upgrade() and parser.get_method() != b"CONNECT"
+        if self._offers_upgrade:
             return
-        if self._beside + self._fed > MOST_HEAD:
+        if self._overhead + self._read_size > MOST_HEAD:
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > MOST_HEAD:
-                self._is_too_much = True
-                raise TooMuch
+                self._is_head_too_large = True
+                raise HeadTooLarge
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -165,7 +165,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """End the body, unless the head is parsed again."""
-        if not self._is_offer:
+        if not self._offers_upgrade:
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -175,7 +175,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse a malformed request or an oversized head, and close the connection."""
-        if self._is_too_much:
+        if self._is_head_too_large:
             self._refuse()
         else:
             super().send_400_response(msg)
@@ -204,7 +204,7 @@ class BoundedConnection(HttpToolsProtocol):
                 return
             except httptools.HttpParserUpgrade as upgrade:
                 left.append(part[upgrade.args[0] :])
-                if self._is_offer:
+                if self._offers_upgrade:
                     left.append(memoryview(self._head_without_offer()))
                     self._restart_parser()
 

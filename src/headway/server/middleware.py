@@ -174,11 +174,11 @@ class UnambiguousRequest:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        refused = _refused(scope) if scope["type"] == "http" else None
-        await (refused or self._app)(scope, receive, send)
+        refusal = _refusal(scope) if scope["type"] == "http" else None
+        await (refusal or self._app)(scope, receive, send)
 
 
-def _refused(scope: Scope) -> Response | None:
+def _refusal(scope: Scope) -> Response | None:
     def refused(detail: str, hint: str, code: str = "invalid_value") -> Response:
         status = 400 if code == "invalid_value" else 415
         return problem(status, code=code, detail=detail, hint=hint, request=Request(scope))

@@ -93,7 +93,7 @@ def _use(
     spec = known[body.gate]
     if body.name is None:
         name = resolve(spec.name, values, keep=keep)
-    elif _fitting(spec.name).fullmatch(body.name):
+    elif _name_pattern(spec.name).fullmatch(body.name):
         name = body.name
     else:
         message = f"the name {body.name[:80]!r} does not match the gate {spec.name!r}"
@@ -126,7 +126,7 @@ def _zone(body: GateBody, spec: GateSpec, values: Mapping[str, object]) -> str |
 
 
 @lru_cache(maxsize=1024)
-def _fitting(template: str) -> re.Pattern[str]:
+def _name_pattern(template: str) -> re.Pattern[str]:
     return re.compile(".+".join(map(re.escape, _PLACEHOLDER.split(template))), re.DOTALL)
 
 

@@ -69,7 +69,7 @@ class ServerOptions:
     docs: bool = False
 
 
-PATIENCE_S = 2.0
+STORE_TIMEOUT_S = 2.0
 """Timeout of the store."""
 FRESH_S = 1.0
 """How long the result is cached, because the route requires no token."""
@@ -96,7 +96,7 @@ class Readiness:
 
     async def _check(self) -> HeadwayError | None:
         try:
-            async with self._timing.limit(PATIENCE_S):
+            async with self._timing.limit(STORE_TIMEOUT_S):
                 await self._store.read(StatsQuery())
                 if isinstance(self._store, Repairable):
                     found = await self._store.suspicion()
@@ -104,7 +104,7 @@ class Readiness:
         except HeadwayError as error:
             return error
         except TimeoutError:
-            return StoreUnavailable(f"the store did not respond within {PATIENCE_S:g} s")
+            return StoreUnavailable(f"the store did not respond within {STORE_TIMEOUT_S:g} s")
         return None
 
 

@@ -22,7 +22,13 @@ from headway.contract.views import (
     WhyView,
 )
 from headway.core.state import State
-from headway.server.finding import Flows, parked_flows, parked_gates, some_jobs, waiting_flows
+from headway.server.finding import (
+    Flows,
+    oldest_or_newest_jobs,
+    parked_flows,
+    parked_gates,
+    waiting_flows,
+)
 from headway.server.overview import Overview
 
 LANES = 10
@@ -82,11 +88,11 @@ class Stuck:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _Batch:
     """Jobs that wait together.
 
     Attributes:
-        alike: Equal for lines that most likely have the same cause.
+        alike: Equal for batches that most likely have the same cause.
         first: Id of the job whose cause is read.
         parked_at: The gate at which they are parked.
     """
@@ -119,7 +125,7 @@ class _Why:
 
 
 @dataclass(slots=True)
-class _Group:
+class _CauseGroup:
     cause: Cause
     lanes: set[str] = field(default_factory=set[str])
     keys: set[str] = field(default_factory=set[str])
@@ -135,7 +141,7 @@ class _Group:
 async def find_stuck(store: Store, seen: Overview) -> Stuck:
     """Return the causes of all held-up jobs."""
     held = sorted((one for one in seen.lanes if held_up_in(one)), key=held_up_in, reverse=True)
-    groups: dict[tuple[str, str], _Group] = {}
+    groups: dict[tuple[str, str], _CauseGroup] = {}
     (everything,) = (await store.read(GatesQuery(names=("all",)))).rows
     parked, templates = Flows(), dict[str, str | None]()
     if any(lane.counts.get(State.PARKED) for lane in held[:LANES]):
@@ -152,13 +158,13 @@ async def find_stuck(store: Store, seen: Overview) -> Stuck:
             paused = Cause(kind="paused", lane=lane.name, gate=await _lane_gate(store, lane.name))
             _add(groups, ("paused", lane.name), paused, lane, held_up_in(lane))
             continue
-        lines = [
-            _Line((templates[gate], one.unfit), one.count, one.first[0], gate)
+        batches = [
+            _Batch((templates[gate], one.unfit), one.count, one.first[0], gate)
             for one in parked.rows
             if one.lane == lane.name and one.first and (gate := one.parked_at)
         ]
         await _waiting(store, lane, seen.stats.now, groups)
-        await _parked(store, lane, lines, seen.stats.now, groups, more=parked.more)
+        await _parked(store, lane, batches, seen.stats.now, groups, more=parked.more)
     causes = sorted((_cause(one) for one in groups.values()), key=lambda one: -one.count)
     return Stuck(
         causes=tuple(causes),
@@ -169,8 +175,8 @@ async def find_stuck(store: Store, seen: Overview) -> Stuck:
 
 async def stuck_among(store: Store, jobs: Sequence[JobView], now: int) -> Stuck:
     """Return the causes of the given jobs, for a caller that sees only its own."""
-    groups: dict[tuple[str, str], _Group] = {}
-    await _ask(store, _lines(jobs), len(jobs), now, groups)
+    groups: dict[tuple[str, str], _CauseGroup] = {}
+    await _add_causes(store, _batches(jobs), len(jobs), now, groups)
     causes = sorted((_cause(one) for one in groups.values()), key=lambda one: -one.count)
     return Stuck(causes=tuple(causes), waiting=len(jobs), more_lanes=0)
 
@@ -186,48 +192,48 @@ async def _lane_gate(store: Store, lane: str) -> GateState:
 
 
 async def _waiting(
-    store: Store, lane: LaneView, now: int, groups: dict[tuple[str, str], _Group]
+    store: Store, lane: LaneView, now: int, groups: dict[tuple[str, str], _CauseGroup]
 ) -> None:
     """Add the waiting jobs of a lane to the groups of their causes."""
     if count := lane.counts.get(State.WAITING, 0):
         flows = await waiting_flows(store, (lane.name,))
-        lines = [
-            _Line(tuple(gate.name for gate in one.shared), one.count, one.first[0])
+        batches = [
+            _Batch(tuple(gate.name for gate in one.shared), one.count, one.first[0])
             for one in flows.rows
             if one.first
         ]
-        await _ask(store, lines, count, now, groups, lane=lane, more=flows.more)
+        await _add_causes(store, batches, count, now, groups, lane=lane, more=flows.more)
 
 
 async def _parked(
     store: Store,
     lane: LaneView,
-    lines: list[_Line],
+    batches: list[_Batch],
     now: int,
-    groups: dict[tuple[str, str], _Group],
+    groups: dict[tuple[str, str], _CauseGroup],
     *,
     more: bool,
 ) -> None:
     """Add the parked jobs of a lane to the groups of their causes.
 
     Args:
-        lines: The lines of the lane that were found.
+        batches: The batches of the lane that were found.
         more: Whether there may be others.
     """
     count = lane.counts.get(State.PARKED, 0)
     if not count:
         return
-    if not lines and more:
+    if not batches and more:
         # Their gates are beyond those that were read.
         query = JobsQuery(lane=lane.name, states=(State.PARKED,), limit=PARKED)
-        lines = _lines(await some_jobs(store, query))
-    await _ask(store, lines, count, now, groups, lane=lane, more=more)
-    if not lines and more:
+        batches = _batches(await oldest_or_newest_jobs(store, query))
+    await _add_causes(store, batches, count, now, groups, lane=lane, more=more)
+    if not batches and more:
         unknown = Cause(kind="unknown", lane=lane.name)
         _add(groups, ("unknown", lane.name), unknown, lane, count)
 
 
-def _lines(jobs: Iterable[JobView]) -> list[_Line]:
+def _batches(jobs: Iterable[JobView]) -> list[_Batch]:
     found: dict[tuple[object, ...], list[JobView]] = {}
     for job in jobs:
         shared = tuple(one.name for one in job.gates if one.shared)
@@ -235,61 +241,67 @@ def _lines(jobs: Iterable[JobView]) -> list[_Line]:
         key = (job.lane, job.tenant, job.kind, shared, use and use.template, job.parked_at)
         found.setdefault(key, []).append(job)
     return [
-        _Line(key[:-1], len(some), some[0].id, some[0].parked_at) for key, some in found.items()
+        _Batch(key[:-1], len(some), some[0].id, some[0].parked_at) for key, some in found.items()
     ]
 
 
-async def _ask(  # noqa: PLR0913  (the parts of one step)
+async def _add_causes(  # noqa: PLR0913  (the parts of one step)
     store: Store,
-    lines: Sequence[_Line],
+    batches: Sequence[_Batch],
     count: float,
     now: int,
-    groups: dict[tuple[str, str], _Group],
+    groups: dict[tuple[str, str], _CauseGroup],
     *,
     lane: LaneView | None = None,
     more: bool = False,
 ) -> None:
-    """Add jobs to the groups of their causes: each line to the cause of its first job.
+    """Add jobs to the groups of their causes: each batch to the cause of its first job.
 
     Args:
-        lines: All lines with the jobs, or some of them.
+        batches: All batches with the jobs, or some of them.
         groups: Updated in place.
         lane: The jobs' lane, if they are all in one.
-        more: Whether there may be jobs in other lines.
+        more: Whether there may be jobs in other batches.
     """
-    asked = _chosen(lines)
+    asked = _batches_to_read(batches)
     found = await _causes(store, asked[:ALIKE], now)
     keys = {one and one.key for one in found}
-    if len(keys) > 1 or None in keys or len({one.alike for one in lines}) > 1:
+    if len(keys) > 1 or None in keys or len({one.alike for one in batches}) > 1:
         found += await _causes(store, asked[ALIKE:], now)
     asked = asked[: len(found)]
-    totals, shares = Counter[object](), Counter[object]()
-    for one in lines:
-        totals[one.alike] += one.count
-    for one in asked:
-        shares[one.alike] += one.count
-    whole = sum(totals[alike] for alike in shares)
-    met: dict[tuple[str, str], _Group] = {}
-    for one, why in zip(asked, found, strict=True):
+    met: dict[tuple[str, str], _CauseGroup] = {}
+    for one, part, why in zip(asked, _divide(count, batches, asked), found, strict=True):
         if why is None:
             continue
-        part = count * one.count * totals[one.alike] / shares[one.alike] / whole
         group = met[why.key] = _add(groups, why.key, why.cause, lane, part, of=why.cause.lane)
         if why.is_keyed:
             group.keys |= {
-                other.parked_at for other in lines if other.parked_at and other.alike == one.alike
+                other.parked_at for other in batches if other.parked_at and other.alike == one.alike
             }
         group.note_due(why.due_at)
     for group in met.values():
         # If all jobs that were read have the same cause, its count is the lane's.
         group.about |= (
-            more or len(lines) > len(asked) or (len(met) > 1 and any(one.cut for one in lines))
+            more or len(batches) > len(asked) or (len(met) > 1 and any(one.cut for one in batches))
         )
 
 
-async def _causes(store: Store, lines: Sequence[_Line], now: int) -> list[_Why | None]:
-    """Return why the first job of each line does not run; None if it is not held up."""
-    ids = tuple(one.first for one in lines)
+def _divide(count: float, batches: Sequence[_Batch], asked: Sequence[_Batch]) -> list[float]:
+    """Divide a number of jobs among the batches that were read, which stand for those alike."""
+    totals, asked_totals = Counter[object](), Counter[object]()
+    for one in batches:
+        totals[one.alike] += one.count
+    for one in asked:
+        asked_totals[one.alike] += one.count
+    whole = sum(totals[alike] for alike in asked_totals)
+    return [
+        count * one.count * totals[one.alike] / asked_totals[one.alike] / whole for one in asked
+    ]
+
+
+async def _causes(store: Store, batches: Sequence[_Batch], now: int) -> list[_Why | None]:
+    """Return why the first job of each batch does not run; None if it is not held up."""
+    ids = tuple(one.first for one in batches)
     if not ids:
         return []
     jobs = {one.id: one for one in (await store.read(JobsQuery(ids=ids))).rows}
@@ -309,10 +321,10 @@ def _why(job: JobView | None, why: WhyView | None, now: int) -> _Why | None:
     return _Why((kind, named or ""), cause, keyed, job.due_at)
 
 
-def _chosen(lines: Sequence[_Line]) -> list[_Line]:
-    """Return the lines whose cause is read: the longest of each kind, then the longest others."""
-    order = sorted(lines, key=lambda one: -one.count)
-    firsts: dict[object, _Line] = {}
+def _batches_to_read(batches: Sequence[_Batch]) -> list[_Batch]:
+    """Return the batches whose cause is read: the largest of each kind, then the largest others."""
+    order = sorted(batches, key=lambda one: -one.count)
+    firsts: dict[object, _Batch] = {}
     for one in order:
         firsts.setdefault(one.alike, one)
     rest = [one for one in order if firsts[one.alike] is not one]
@@ -336,15 +348,15 @@ def _kind(
 
 
 def _add(
-    groups: dict[tuple[str, str], _Group],
+    groups: dict[tuple[str, str], _CauseGroup],
     key: tuple[str, str],
     cause: Cause,
     lane: LaneView | None,
     count: float,
     *,
     of: str = "",
-) -> _Group:
-    group = groups.setdefault(key, _Group(cause))
+) -> _CauseGroup:
+    group = groups.setdefault(key, _CauseGroup(cause))
     group.lanes.add(lane.name if lane is not None else of)
     group.count += count
     if lane is not None and cause.kind in {"closed", "paused", "unknown"}:
@@ -352,7 +364,7 @@ def _add(
     return group
 
 
-def _cause(group: _Group) -> Cause:
+def _cause(group: _CauseGroup) -> Cause:
     return replace(
         group.cause,
         count=max(1, round(group.count)),

@@ -26,10 +26,10 @@ async def test_reply_written_to_a_just_closed_connection_is_not_complete(gone: b
             # EOF was read in this iteration; the protocol is notified in the next one.
             asyncio.get_running_loop().call_soon(lost.set)
 
-    presence = ClientWatch(receive)
+    watch = ClientWatch(receive)
     await REAL.pause(0)
     reply = TrackedReply(
-        b"{}", presence=presence, timing=REAL, on_unread=lambda: unread.append(True)
+        b"{}", watch=watch, timing=REAL, on_unread=lambda: unread.append(True)
     )
     await reply({}, receive, send)
     assert (reply.is_whole, unread) == (not gone, [True] * gone)

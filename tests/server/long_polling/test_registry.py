@@ -337,7 +337,7 @@ async def test_nothing_remains_when_all_have_left(
 async def test_waiters_are_shown_to_those_who_ask_why_nothing_runs(
     store: Counted, pullers: Pullers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attendance, "BEAT_EVERY", 0.01)
+    monkeypatch.setattr(attendance, "BEAT_EVERY_S", 0.01)
     await store.define(DefineRequest(items=(CloseGate(name="all"),), author="test"))
     await store.enqueue([job(1, "send_mail"), job(2, "calls")])
     await pullers.wait(2, "send_*")

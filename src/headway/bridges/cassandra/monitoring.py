@@ -126,7 +126,7 @@ def start_calendar(service: Service, link: Link) -> None:
             at=facts.at, now=now, horizon_ms=settings.horizon, progress=progress, away=away
         )
 
-    service.alerts.add(RuleSet(rules=calendar_rules, see=see, runbooks=RUNBOOKS))
+    service.alerts.add(RuleSet(rules=calendar_rules, read=see, runbooks=RUNBOOKS))
     service.scrapes.add(CalendarMetrics(link))
     if service.options.chores:
         send = partial(send_jobs, service)

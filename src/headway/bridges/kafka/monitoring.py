@@ -216,7 +216,7 @@ def start_kafka_monitoring(service: Service, settings: KafkaSettings) -> GroupMo
     async def see(facts: Facts) -> GroupStatus | None:
         return replace(await monitor.status(), at=facts.at)
 
-    service.alerts.add(RuleSet(rules=lambda: kafka_rules(settings), see=see, runbooks=RUNBOOKS))
+    service.alerts.add(RuleSet(rules=lambda: kafka_rules(settings), read=see, runbooks=RUNBOOKS))
     service.scrapes.add(monitor)
     return monitor
 

@@ -21,7 +21,7 @@ from headway.core.timetable.schedule import At, Every, Schedule, format_schedule
 from headway.runtime.chores import TimetableChore
 from headway.runtime.records import Record, record
 from headway.runtime.timing import Timing
-from headway.server.finding import last_fires
+from headway.server.last_fires import last_fires
 
 app = new_command()
 

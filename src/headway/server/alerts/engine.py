@@ -12,7 +12,7 @@ from headway.core.duration import format_duration
 from headway.core.errors import StoreChanged
 from headway.runtime.latency import LaneLatency
 from headway.runtime.settings_table import Span
-from headway.server.alerts.rule_set import Book, Facts, RuleSet
+from headway.server.alerts.rule_set import AnyRuleSet, Facts, RuleSet
 from headway.server.alerts.rules import (
     Grows,
     Lasting,
@@ -62,13 +62,13 @@ They report it at all because the leader may be down as well.
 """
 
 
-def engine_book(settings: AlertSettings) -> Book:
-    """Return the engine's rules as a rule_set; they evaluate the facts unchanged."""
+def engine_rule_set(settings: AlertSettings) -> AnyRuleSet:
+    """Return the engine's rules as a rule set; they evaluate the facts unchanged."""
 
-    async def see(facts: Facts) -> Facts:
+    async def unchanged(facts: Facts) -> Facts:
         return facts
 
-    return RuleSet(rules=lambda: rules(settings), see=see, runbooks=settings.runbooks)
+    return RuleSet(rules=lambda: rules(settings), read=unchanged, runbooks=settings.runbooks)
 
 
 def rules(settings: AlertSettings) -> tuple[Rule[Facts], ...]:

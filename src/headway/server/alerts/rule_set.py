@@ -1,4 +1,4 @@
-"""Rule rule_sets: groups of alert rules that evaluate the same facts and share a runbook page."""
+"""Rule sets: groups of alert rules that evaluate the same facts and share a runbook page."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Facts:
 _log = logging.getLogger("headway.alerts")
 
 Seen = TypeVar("Seen")
-"""The type of facts that the rules of a rule_set evaluate."""
+"""The type of facts that the rules of a rule set evaluate."""
 
 Found = tuple[Rule[Any], Sequence[Finding]]
 """A rule and its current findings."""
@@ -56,20 +56,20 @@ class RuleSet(Generic[Seen]):
         self,
         *,
         rules: Callable[[], Sequence[Rule[Seen]]],
-        see: Callable[[Facts], Awaitable[Seen | None]],
+        read: Callable[[Facts], Awaitable[Seen | None]],
         runbooks: str,
     ) -> None:
         """Create the rules.
 
         Args:
             rules: creates the rules; called again when another server has become the leader.
-            see: reads the facts at a bounded cost; None if they are unknown. The watcher applies
+            read: reads the facts at a bounded cost; None if they are unknown. The watcher applies
                 a timeout, and skips these rules if it fails.
             runbooks: the part of an alert's link before `#` and the rule's name.
         """
         self._make = rules
         self._rules = rules()
-        self._see = see
+        self._read = read
         self.runbooks = runbooks
 
     @property
@@ -99,7 +99,7 @@ class RuleSet(Generic[Seen]):
 
     async def check(self, facts: Facts) -> Sequence[Found]:
         """Return the findings of each rule, except rules without enough data."""
-        seen = await self._see(facts)
+        seen = await self._read(facts)
         found: list[Found] = []
         if seen is None:
             return found
@@ -115,8 +115,8 @@ class RuleSet(Generic[Seen]):
         return found
 
 
-Book = RuleSet[Any]
-"""A rule rule_set over any type of facts."""
+AnyRuleSet = RuleSet[Any]
+"""A rule set over any type of facts."""
 
 
 class Alerts:
@@ -134,20 +134,20 @@ class Alerts:
         self.full: StoreFull | None = None
         self.off: frozenset[str] = frozenset()
         self.storage: AlertStorage | None = None
-        self._rule_sets: list[Book] = []
+        self._rule_sets: list[AnyRuleSet] = []
 
     @property
-    def rule_sets(self) -> Sequence[Book]:
-        """The rule_sets of the systems, in the order in which they were added."""
+    def rule_sets(self) -> Sequence[AnyRuleSet]:
+        """The rule sets of the systems, in the order in which they were added."""
         return tuple(self._rule_sets)
 
-    def add(self, rule_set: Book) -> None:
+    def add(self, rule_set: AnyRuleSet) -> None:
         """Add the rules of a system; call this from the system's `start`."""
         check_names((*self._rule_sets, rule_set))
         self._rule_sets.append(rule_set)
 
 
-def check_names(rule_sets: Iterable[Book], off: Iterable[str] = ()) -> None:
+def check_names(rule_sets: Iterable[AnyRuleSet], off: Iterable[str] = ()) -> None:
     """Check that rule names are unique, and that all disabled rules exist.
 
     Raises:

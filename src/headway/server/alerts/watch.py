@@ -24,7 +24,7 @@ from headway.core.errors import (
 from headway.runtime.latency import lane_latencies
 from headway.runtime.timing import Timing
 from headway.server.alerts.engine import STORE_AWAY
-from headway.server.alerts.rule_set import Alerts, Book, Facts, Found
+from headway.server.alerts.rule_set import Alerts, AnyRuleSet, Facts, Found
 from headway.server.alerts.rules import (
     AlertStorage,
     Finding,
@@ -230,7 +230,7 @@ class AlertStateKeeper:
         holder: str,
         timing: Timing,
         alerts: Alerts,
-        rule_sets: Sequence[tuple[Book, AlertThrottle]],
+        rule_sets: Sequence[tuple[AnyRuleSet, AlertThrottle]],
     ) -> None:
         """Start without reading anything.
 
@@ -238,7 +238,7 @@ class AlertStateKeeper:
             holder: unique id of this server process.
             timing: the difference between UTC and the monotonic clock is taken once, now.
             alerts: for its disabled rules.
-            rule_sets: the rule rule_sets, each with its throttle.
+            rule_sets: the rule sets, each with its throttle.
         """
         self._storage = storage
         self._holder = holder
@@ -251,7 +251,7 @@ class AlertStateKeeper:
         self._saw_outage = False
         self._written = b""
 
-    async def before(self, *, leads: bool, away: bool) -> None:
+    async def restore_before_check(self, *, leads: bool, away: bool) -> None:
         """Restore the stored state if this server has become the leader, before a check."""
         first, self._has_checked = not self._has_checked, True
         if away:
@@ -266,7 +266,7 @@ class AlertStateKeeper:
         """Let the next check as the leader restore the state that another server has stored."""
         self._holds_storage = False
 
-    async def after(self, *, leads: bool) -> None:
+    async def store_after_check(self, *, leads: bool) -> None:
         """Store the state after a check, if it has changed.
 
         Args:
@@ -327,7 +327,7 @@ class AlertStateKeeper:
 
 ROLE = "alerts"
 PATIENCE_S = 10.0
-"""Timeout for the facts of a check, and again for each rule rule_set."""
+"""Timeout for the facts of a check, and again for each rule set."""
 TERMS = 3
 """Number of checks the leader may miss before another server takes over."""
 MOST_TARGETS = 200
@@ -346,7 +346,7 @@ class AlertWatcher:
         store: Store,
         timing: Timing,
         *,
-        rule_sets: Sequence[Book],
+        rule_sets: Sequence[AnyRuleSet],
         alerts: Alerts,
         sinks: Sequence[Sink],
         each_ms: int,
@@ -398,23 +398,23 @@ class AlertWatcher:
         if self._keeper is not None:
             if self._replaced:
                 self._keeper.release()
-            await self._keeper.before(leads=leads, away=facts.fault is not None)
+            await self._keeper.restore_before_check(leads=leads, away=facts.fault is not None)
         await self._send_alerts(facts)
         if self._keeper is not None:
             # After sending: a server killed in between sends an alert twice rather than never.
-            await self._keeper.after(leads=leads)
+            await self._keeper.store_after_check(leads=leads)
 
     async def _send_alerts(self, facts: Facts) -> None:
         for rule_set, throttle in self._rule_sets:
-            for rule, findings in await self._found(rule_set, facts):
+            for rule, findings in await self._findings(rule_set, facts):
                 if rule.name in self._alerts.off:
                     continue
                 for alert in throttle.update(rule, findings, facts.at):
                     for sink in self._sinks:
                         sink.send(alert)
 
-    async def _found(self, rule_set: Book, facts: Facts) -> Sequence[Found]:
-        """Return the findings of a rule_set; empty if its facts cannot be read."""
+    async def _findings(self, rule_set: AnyRuleSet, facts: Facts) -> Sequence[Found]:
+        """Return the findings of a rule set; empty if its facts cannot be read."""
         try:
             async with self._timing.limit(PATIENCE_S):
                 return await rule_set.check(facts)
@@ -440,7 +440,7 @@ class AlertWatcher:
         return facts
 
     async def _read_facts(self) -> Facts:
-        # Each rule_set may take as long as the facts themselves, and so may the alert storage.
+        # Each rule set may take as long as the facts themselves, and so may the alert storage.
         slow = len(self._rule_sets) + (self._keeper is not None)
         lease_ms = TERMS * self._each_ms + int(1000 * PATIENCE_S) * slow
         before, self._term = self._term, await self._store.lead(ROLE, self._holder, lease_ms)

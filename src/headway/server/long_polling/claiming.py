@@ -215,7 +215,7 @@ MOST_REMEMBERED = 10_000
 """Maximum number of workers whose last number that returned jobs is remembered."""
 MOST_TURNS = 1_000
 """Maximum number of lane selections whose turns are counted."""
-GIVE_BACK_WITHIN = 60.0
+GIVE_BACK_WITHIN_S = 60.0
 """Seconds for which releasing jobs is retried; after that they return when the lease ends."""
 
 MOST_ARGS = 16 * 1024 * 1024
@@ -260,11 +260,11 @@ class PollClaimer:
             return ClaimAttempt(reply=nothing, lanes=(), request=poll.request or 0)
         attempts: list[ClaimAttempt] = []
         for window in self._windows(lanes, strict=poll.wanted.order == "strict"):
-            attempt = await self._round(poll, window)
+            attempt = await self._claim_window(poll, window)
             attempts.append(attempt)
             if attempt.is_final:
                 break
-        return _joined(attempts)
+        return _combined(attempts)
 
     def give_back(self, worker: str, jobs: Sequence[Claimed]) -> None:
         """Release jobs whose reply was not delivered, in the background."""
@@ -285,7 +285,7 @@ class PollClaimer:
         first = self._turn % len(windows)
         return windows[first:] + windows[:first]
 
-    async def _round(self, poll: LongPoll, lanes: Lanes) -> ClaimAttempt:
+    async def _claim_window(self, poll: LongPoll, lanes: Lanes) -> ClaimAttempt:
         """Claim until there are jobs, or all flows have been examined."""
         after = {lane: poll.after[lane] for lane, _ in lanes if lane in poll.after}
         whole = not after
@@ -363,7 +363,7 @@ class PollClaimer:
     async def _give_back(self, worker: str, jobs: Sequence[Claimed], reason: str) -> None:
         outcomes = tuple(Released(job.id, job.run, reason=reason) for job in jobs)
         request = SettleRequest(worker=worker, outcomes=outcomes)
-        end = self._timing.monotonic() + GIVE_BACK_WITHIN
+        end = self._timing.monotonic() + GIVE_BACK_WITHIN_S
         try:
             await persist(
                 self._timing,
@@ -388,7 +388,7 @@ def _remember(known: OrderedDict[Key, int], key: Key, value: int, most: int) -> 
         known.popitem(last=False)
 
 
-def _joined(attempts: Sequence[ClaimAttempt]) -> ClaimAttempt:
+def _combined(attempts: Sequence[ClaimAttempt]) -> ClaimAttempt:
     """Combine claims: the jobs of the last one, or else times that apply to all of them."""
     last = attempts[-1]
     if len(attempts) == 1 or last.is_final:

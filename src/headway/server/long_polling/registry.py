@@ -15,7 +15,7 @@ from headway.runtime.timing import PASSING, Timing
 from headway.server.long_polling.claiming import LaneSelection, LongPoll, PollClaimer, PollReply
 from headway.server.long_polling.waiters import ClaimAttempt, Waiter, Waiters
 
-BEAT_EVERY = 10.0
+BEAT_EVERY_S = 10.0
 """Seconds between two beats; polls that wait for less time cause none."""
 PRESENCE_LEASE_MS = 30_000
 MOST_SERVED = 1_000
@@ -41,7 +41,7 @@ class PollerHeartbeat:
     async def keep(self) -> None:
         """Send beats until cancelled; the lease expires soon after."""
         while True:
-            await self._timing.pause(BEAT_EVERY)
+            await self._timing.pause(BEAT_EVERY_S)
             lanes = sorted(set(self._lanes()))[:MOST_SERVED]
             request = BeatRequest(
                 worker=self._worker, lanes=tuple(lanes), name=NAME, lease_ms=PRESENCE_LEASE_MS
@@ -53,7 +53,7 @@ class PollerHeartbeat:
                 _log.debug("beat of long polls failed: %s", error)
 
 
-LIST_EVERY = 1.0
+LIST_EVERY_S = 1.0
 """Seconds between two reads of the lanes while a client waits for a pattern."""
 
 
@@ -79,7 +79,7 @@ class LaneNames:
             StoreError: the store cannot be read.
         """
         async with self._listing:
-            if self._timing.monotonic() >= self._listed_at + LIST_EVERY:
+            if self._timing.monotonic() >= self._listed_at + LIST_EVERY_S:
                 await self._list()
         return self._names
 
@@ -92,7 +92,7 @@ class LaneNames:
     async def keep_listing(self) -> None:
         """Read the names periodically until cancelled, because other processes create lanes too."""
         while True:
-            await self._timing.pause(LIST_EVERY)
+            await self._timing.pause(LIST_EVERY_S)
             try:
                 await self.names()
             except PASSING:
@@ -119,7 +119,7 @@ class LongPollRegistry:
         self._waiter_by_worker: dict[str, tuple[Waiters, Waiter]] = {}
         self._listing_task: asyncio.Task[None] | None = None
         self._patterns_waiting = 0
-        self._heartbeat = PollerHeartbeat(store, timing, self._waited_for)
+        self._heartbeat = PollerHeartbeat(store, timing, self._awaited_lanes)
         self._heartbeat_task: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -262,7 +262,7 @@ class LongPollRegistry:
             self._patterns_waiting -= bool(entry[0].patterns)
             self._update_tasks()
 
-    def _waited_for(self) -> Iterable[str]:
+    def _awaited_lanes(self) -> Iterable[str]:
         for wanted, waiters in self._groups.values():
             if waiters.last_empty is not None:
                 yield from waiters.last_empty.lanes

@@ -21,7 +21,7 @@ from headway.runtime.timing import PASSING, Timing
 
 WIDTH = 16
 """Maximum number of concurrent claims."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 """Seconds before the next claim after a failure of the store; doubled with each failure."""
 
 _log = logging.getLogger("headway.server")
@@ -97,7 +97,7 @@ class Waiters:
         self._claiming = 0
         self._wakes = 0
         self._sleeper: asyncio.Task[None] | None = None
-        self._pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE_S
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -181,7 +181,7 @@ class Waiters:
                 self._give_turns(1)
             raise
         self._claiming -= 1
-        self._pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE_S
         if found.is_final:
             self._give_turns(2)
         elif self.last_empty is None or found.reply.seen >= self.last_empty.reply.seen:
@@ -263,7 +263,7 @@ class Waiters:
 
     async def _back_off(self) -> None:
         """Pause after a failure of the store."""
-        seconds, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
+        seconds, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE_S)
         await self._timing.pause(seconds)
 
 

@@ -107,7 +107,7 @@ async def _end(task: asyncio.Future[Result], undo: Callable[[Result], None]) -> 
 
 LOOP_TURNS = 3
 """Rounds of the event loop between reading the end of a connection and `ClientWatch.is_gone`."""
-WRITE_WITHIN = 20.0
+WRITE_WITHIN_S = 20.0
 """Seconds in which a reply must be written; shorter than the lease of its jobs."""
 
 
@@ -122,7 +122,7 @@ class TrackedReply(Response):
         self,
         content: bytes,
         *,
-        presence: ClientWatch,
+        watch: ClientWatch,
         timing: Timing,
         on_unread: Callable[[], None],
         on_read: Callable[[], Awaitable[None]] | None = None,
@@ -131,12 +131,12 @@ class TrackedReply(Response):
 
         Args:
             content: JSON.
-            presence: closed when the reply has been written.
+            watch: closed when the reply has been written.
             on_unread: called if the reply was not completely written.
             on_read: called if the reply was completely written.
         """
         super().__init__(content, media_type="application/json")
-        self._presence = presence
+        self._watch = watch
         self._timing = timing
         self._on_unread = on_unread
         self._on_read = on_read
@@ -146,13 +146,13 @@ class TrackedReply(Response):
         """Write the reply."""
         del scope, receive
         try:
-            async with self._timing.limit(WRITE_WITHIN):
+            async with self._timing.limit(WRITE_WITHIN_S):
                 await self._write(send)
         except (OSError, TimeoutError):
             # The connection is closed or the client does not read; the last byte is missing.
             return
         finally:
-            self._presence.close()
+            self._watch.close()
             if not self.is_whole:
                 self._on_unread()
         if self.is_whole and self._on_read is not None:
@@ -173,7 +173,7 @@ class TrackedReply(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": True})
         for _ in range(LOOP_TURNS):
             await self._timing.pause(0)
-        if self._presence.is_gone:
+        if self._watch.is_gone:
             return
         await send({"type": "http.response.body", "body": body[-1:], "more_body": False})
         self.is_whole = True
@@ -229,14 +229,14 @@ async def answer_pull(
         InvalidValue: a value is invalid.
     """
     registry = service.long_polls
-    presence = ClientWatch(request.receive)
+    watch = ClientWatch(request.receive)
     try:
-        pulled = await presence.during(_pull(service, caller, body, request), registry.give_back)
+        pulled = await watch.during(_pull(service, caller, body, request), registry.give_back)
     except ClientGone:
         return disconnected()
     return TrackedReply(
         _encode(encode(pulled)),
-        presence=presence,
+        watch=watch,
         timing=service.timing,
         on_unread=lambda: registry.give_back(pulled),
     )

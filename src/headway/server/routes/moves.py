@@ -42,7 +42,7 @@ APPLIES: dict[Verb, tuple[State, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Operation:
+class Move:
     """An operation on jobs, its author and the reason.
 
     Attributes:
@@ -56,7 +56,7 @@ class Operation:
     reason: str
     repeat: str | None = None
 
-    def under(self, key: str | None, what: object) -> Operation:
+    def under(self, key: str | None, what: object) -> Move:
         """Return the operation with `repeat` derived from an Idempotency-Key and the request.
 
         Args:
@@ -98,7 +98,7 @@ async def edit_of(service: Service, body: EditBody) -> Edit:
     return Edit(priority=body.priority, due_at=due_at, args=args)
 
 
-async def move_one(service: Service, move: Operation, id: str) -> ActReply:
+async def move_one(service: Service, move: Move, id: str) -> ActReply:
     """Move one job.
 
     Raises:
@@ -115,7 +115,7 @@ async def move_one(service: Service, move: Operation, id: str) -> ActReply:
     return reply
 
 
-async def move_named(service: Service, move: Operation, ids: Sequence[str]) -> list[ActReply]:
+async def move_named(service: Service, move: Move, ids: Sequence[str]) -> list[ActReply]:
     """Move jobs by id in batches of a thousand; return replies in the order of the ids.
 
     Raises:
@@ -135,7 +135,7 @@ async def move_named(service: Service, move: Operation, ids: Sequence[str]) -> l
     return replies
 
 
-async def _check_args(service: Service, move: Operation, ids: Sequence[str]) -> None:
+async def _check_args(service: Service, move: Move, ids: Sequence[str]) -> None:
     """Check new arguments for jobs whose kinds the server's App declares."""
     if move.edit.args is None or service.app is None or not ids:
         return
@@ -146,8 +146,8 @@ async def _check_args(service: Service, move: Operation, ids: Sequence[str]) -> 
             kind.check_arguments(_decode(move.edit.args))
 
 
-async def move_fitting(
-    service: Service, move: Operation, which: FilterBody, limit: int
+async def move_matching(
+    service: Service, move: Move, which: FilterBody, limit: int
 ) -> Counter[Acted]:
     """Move the jobs that match a filter, oldest arrival first, and count the results."""
     steps = _Steps(service, move)
@@ -170,7 +170,7 @@ class _Steps:
         counts: number of jobs by result.
     """
 
-    def __init__(self, service: Service, move: Operation) -> None:
+    def __init__(self, service: Service, move: Move) -> None:
         self.counts: Counter[Acted] = Counter()
         self._service = service
         self._move = move
@@ -199,7 +199,7 @@ class _Steps:
 
 
 async def _matching(
-    service: Service, move: Operation, which: FilterBody, limit: int
+    service: Service, move: Move, which: FilterBody, limit: int
 ) -> AsyncIterator[list[str]]:
     """Yield pages of ids of the matching jobs that the caller sees."""
     caller, cursor, left = move.caller, None, limit
@@ -343,15 +343,15 @@ async def move_jobs(
         pages = _matching(service, move, body.filter, body.limit)
         fits = sum([len(ids) async for ids in pages])
         return answer(_outcome_body(Counter(), fits=fits))
-    return answer(_outcome_body(await move_fitting(service, move, body.filter, body.limit)))
+    return answer(_outcome_body(await move_matching(service, move, body.filter, body.limit)))
 
 
-def _move(verb: Verb, caller: Caller, body: ReasonBody, edit: Edit | None = None) -> Operation:
-    return Operation(verb=verb, edit=edit or Edit(), caller=caller, reason=body.reason)
+def _move(verb: Verb, caller: Caller, body: ReasonBody, edit: Edit | None = None) -> Move:
+    return Move(verb=verb, edit=edit or Edit(), caller=caller, reason=body.reason)
 
 
 async def _one(
-    service: Service, move: Operation, id: str, body: ReasonBody, repeat_key: str | None
+    service: Service, move: Move, id: str, body: ReasonBody, repeat_key: str | None
 ) -> Response:
     content = (id, body.model_dump())
     return answer(asdict(await move_one(service, move.under(repeat_key, content), id)))

@@ -235,7 +235,7 @@ _LEASE_REPLY = reply(
 @LEASES.post("/v1/leases", summary="Keep leases", response_model=_LEASE_REPLY)
 async def beat(
     service: TheService,
-    caller: Annotated[Caller, needs(Permission.WORK, apart=True)],
+    caller: Annotated[Caller, needs(Permission.WORK, own_limit=True)],
     body: LeaseBody,
 ) -> Response:
     """Keep the leases of all runs of a worker; workers usually do this three times in each lease.

@@ -23,7 +23,7 @@ from headway.server.access import Definer, Observer, Sender
 from headway.server.bodies.base import Name, QueryModel
 from headway.server.bodies.definitions import EntryBody
 from headway.server.caller import Caller
-from headway.server.finding import last_fires
+from headway.server.last_fires import last_fires
 from headway.server.paging import (
     DEFINED,
     IfMatch,
@@ -37,7 +37,7 @@ from headway.server.paging import (
 )
 from headway.server.problems import named_by_body
 from headway.server.replies import ENTRIES, ENTRY, MADE, answer, json_reply
-from headway.server.routes.moves import Operation
+from headway.server.routes.moves import Move
 from headway.server.routing import TheService, router
 from headway.server.sending import make_job, send_jobs
 from headway.server.service import Service
@@ -183,7 +183,7 @@ async def fire_entry(
     job = entry.spec.job.changed(id=own, due_at=later, key=None)
     (made,) = await send_jobs(service, [job], caller=caller)
     reason = f"fired the entry {name}"
-    move = Operation(verb=Verb.RUN_NOW, edit=Edit(), caller=caller, reason=reason)
+    move = Move(verb=Verb.RUN_NOW, edit=Edit(), caller=caller, reason=reason)
     await service.store.act(move.under(repeat_key, name).request([made.id]))
     return json_reply({"id": made.id, "created": made.created}, 201 if made.created else 200)
 

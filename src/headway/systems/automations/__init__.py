@@ -167,7 +167,7 @@ class AutomationsSystem:
         service.scrapes.add(AutomationMetrics(service.store, dispatcher))
         rules = partial(automation_rules, self._alerts)
         see = partial(read_problems, service.store, dispatcher)
-        service.alerts.add(RuleSet(rules=rules, see=see, runbooks=self._alerts.runbooks))
+        service.alerts.add(RuleSet(rules=rules, read=see, runbooks=self._alerts.runbooks))
         await dispatcher.sync(service.store)
         watching = dispatcher.watch(service.store, self._look_each_ms / 1000)
         service.spawn(watching, "automations.toml")

@@ -177,7 +177,7 @@ def start_observability(service: Service, tally: Tally, thresholds: Thresholds) 
         return await read_calls(service.store, tally, facts)
 
     service.alerts.add(
-        RuleSet(rules=lambda: call_rules(thresholds), see=see, runbooks=thresholds.runbooks)
+        RuleSet(rules=lambda: call_rules(thresholds), read=see, runbooks=thresholds.runbooks)
     )
     service.scrapes.add(call_metrics(service.store, tally))
     intakes = Intakes(service.scrapes.requests, tally, service.timing)

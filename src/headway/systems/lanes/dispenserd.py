@@ -348,18 +348,18 @@ class _Dispenserd:
 
     async def _receive(self, request: Request, *, block: bool) -> Response:
         lane = read_lane(await request.body())
-        presence = ClientWatch(request.receive)
+        watch = ClientWatch(request.receive)
         work = self._queue.receive(lane, block=block)
-        received = await presence.during(work, self._queue.put_back)
+        received = await watch.during(work, self._queue.put_back)
         if received is not None:
-            return self._deliver(received, presence)
-        presence.close()
+            return self._deliver(received, watch)
+        watch.close()
         if block:
             # A blocking receive ends without a job only when the server stops.
             return _reply({"status": "error", "code": WRONG, "message": "stopping"}, 503)
         return _reply({"status": "ok", "code": EMPTY, "message": "empty queue"})
 
-    def _deliver(self, received: Received, presence: ClientWatch) -> Response:
+    def _deliver(self, received: Received, watch: ClientWatch) -> Response:
         fields = {"status": "ok", "code": DONE, "message": received.message}
 
         async def settle() -> None:
@@ -370,7 +370,7 @@ class _Dispenserd:
 
         return TrackedReply(
             _json(fields),
-            presence=presence,
+            watch=watch,
             timing=self._service.timing,
             on_unread=lambda: self._queue.put_back(received),
             on_read=settle,

@@ -29,7 +29,7 @@ from headway.server.long_polling.claiming import PollReply
 from headway.server.paging import PageQuery, RepeatKey, check_number_cursor
 from headway.server.replies import answer, page_model, reply, reply_model
 from headway.server.routes.claims import answer_pull
-from headway.server.routes.moves import Operation, Operator, edit_of, move_fitting, move_named
+from headway.server.routes.moves import Move, Operator, edit_of, move_matching, move_named
 from headway.server.routes.settlements import settle_runs
 from headway.server.routing import TheService, router
 from headway.server.sending import make_job, send_jobs
@@ -402,11 +402,11 @@ async def retry(
     edit = Edit()
     if body.payload is not None:
         edit = await edit_of(service, EditBody(args=body.payload))
-    move = Operation(verb=Verb.RETRY, edit=edit, caller=caller, reason=body.reason)
+    move = Move(verb=Verb.RETRY, edit=edit, caller=caller, reason=body.reason)
     move = move.under(repeat_key, body.model_dump())
     if body.job_ids is None:
         which = FilterBody(lane=body.lane, kind=body.type, tenant=body.tenant)
-        return answer(_retried_reply(await move_fitting(service, move, which, body.limit), None))
+        return answer(_retried_reply(await move_matching(service, move, which, body.limit), None))
     ids = [await find_id(service, caller, one, body.tenant) for one in body.job_ids]
     replies = await move_named(service, move, ids)
     return answer(_retried_reply(Counter(one.answer for one in replies), replies))

@@ -291,6 +291,8 @@ def start_monitoring(service: Service, tally: Tally, thresholds: Thresholds) -> 
         )
 
     service.alerts.add(
-        RuleSet(rules=lambda: notification_rules(thresholds), see=see, runbooks=thresholds.runbooks)
+        RuleSet(
+            rules=lambda: notification_rules(thresholds), read=see, runbooks=thresholds.runbooks
+        )
     )
     service.scrapes.add(notification_metrics(service.store, tally))

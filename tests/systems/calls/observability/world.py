@@ -75,7 +75,7 @@ class World:
 
         catalogue = RuleSet(
             rules=lambda: call_rules(self.thresholds),
-            see=self.see,
+            read=self.see,
             runbooks=self.thresholds.runbooks,
         )
         self.watch = AlertWatcher(
