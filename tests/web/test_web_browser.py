@@ -149,9 +149,9 @@ async def test_stream_that_receives_nothing_is_opened_again(quiet_s: float):
             page.on("request", note)
             for _ in range(2):
                 await page.clock.fast_forward(30_000)
-                while quiet_s < 1 and await page.evaluate("Date.now() - heard > 20_000"):
+                while quiet_s < 1 and await page.evaluate("Date.now() - receivedAt > 20_000"):
                     await rig.service.timing.pause(0.01)
-            while await page.evaluate("Date.now() - heard > 20_000"):
+            while await page.evaluate("Date.now() - receivedAt > 20_000"):
                 await rig.service.timing.pause(0.01)
             await is_live(page)
     # An event that only shows that the connection is alive keeps it open.
@@ -188,7 +188,7 @@ async def test_refusal_without_a_form_has_a_name_and_a_button_that_closes_it():
         browsing() as browser,
         opened(browser, rig) as page,
     ):
-        await page.evaluate("ask('/ui/-/do/nothing')")
+        await page.evaluate("request('/ui/-/do/nothing')")
         dialog = page.get_by_role("dialog", name="there is no such action")
         await dialog.get_by_role("button", name="Close").click()
         await expect(dialog).to_be_hidden()

@@ -80,7 +80,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
 """The commands, in the order of the help."""
 
 
-class Catalogue(TyperGroup):
+class LazyCommands(TyperGroup):
     """The group of all commands."""
 
     def list_commands(self, ctx: object) -> list[str]:
@@ -113,22 +113,22 @@ class Catalogue(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  (typer's own types are private)
         """Write the list of commands without loading any of them."""
-        _listed().format_commands(ctx, formatter)
+        _unloaded_group().format_commands(ctx, formatter)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401  (typer's own types are private)
         """Complete the name of a command, or an option, without loading any command."""
-        stubs = _listed()
+        stubs = _unloaded_group()
         stubs.params = self.params
         return stubs.shell_complete(ctx, incomplete)
 
 
-def _listed() -> TyperGroup:
+def _unloaded_group() -> TyperGroup:
     """Return a group of all commands with only their names and help."""
     stubs = [TyperCommand(name, help=entry.help) for name, entry in COMMANDS.items()]
     return TyperGroup(name="headway", commands=stubs)
 
 
-root = typer.Typer(name="headway", cls=Catalogue, rich_markup_mode=None)
+root = typer.Typer(name="headway", cls=LazyCommands, rich_markup_mode=None)
 
 
 @root.callback(
@@ -161,15 +161,15 @@ def call(arguments: Sequence[str]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except UnicodeEncodeError as error:
-        return report(_explained(error, arguments), json="--json" in options)
+        return report(_encoding_error(error, arguments), json="--json" in options)
     except OSError as error:
-        return report(_by_system(error), json="--json" in options)
+        return report(_system_error(error), json="--json" in options)
     except Exception as error:  # noqa: BLE001  (the last boundary: nothing above it can report)
         return report(error, json="--json" in options)
     return code if isinstance(code, int) else DONE
 
 
-def _by_system(error: OSError) -> Exception:
+def _system_error(error: OSError) -> Exception:
     """Return the error for a full device, or a path that cannot be used; any other is a bug."""
     if error.errno == ENOSPC:
         message = "the output cannot be written: no space is left on the device"
@@ -184,7 +184,7 @@ _PATHS = {EACCES, ELOOP, ENAMETOOLONG, EPERM}
 """Errors of a path that was named, not of the program."""
 
 
-def _explained(error: UnicodeEncodeError, arguments: Sequence[str]) -> Exception:
+def _encoding_error(error: UnicodeEncodeError, arguments: Sequence[str]) -> Exception:
     """Return the error for an argument in another encoding; any other is a bug."""
     for one in arguments:
         if any("\ud800" <= letter <= "\udfff" for letter in one):

@@ -67,7 +67,7 @@ class JobFilters(TypedDict, total=False):
     limit: int
 
 
-def _waiting(
+def _synchronous(
     work: Callable[Concatenate[Client, Given], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Client, Given], Result]:
     """Return the synchronous version of a method."""
@@ -198,7 +198,7 @@ class Client:
         reply = await self.remote.post("/v1/jobs", plain_body(kind, given, also or {}))
         return reply.read(lambda one: Sent(one["id"], one["created"]))
 
-    send = _waiting(send_async)
+    send = _synchronous(send_async)
 
     async def send_many_async(self, jobs: Iterable[NewJob | Mapping[str, object]]) -> list[Sent]:
         """Send many jobs in steps of 1000; each step is stored completely or not at all.
@@ -244,7 +244,7 @@ class Client:
         """
         return await self.remote.signal(read_signal(key, event, options))
 
-    signal = _waiting(signal_async)
+    signal = _synchronous(signal_async)
 
     def _bodies(self, jobs: Iterable[NewJob | Mapping[str, object]]) -> Iterator[Fields]:
         now = self.remote.wall_at()
@@ -274,7 +274,7 @@ class Client:
         """Return a job with its whole record, or None if there is no such job."""
         return await self.remote.read(JobQuery(id=check_job_id(job)))
 
-    job = _waiting(job_async)
+    job = _synchronous(job_async)
 
     async def jobs_async(self, **filters: Unpack[JobFilters]) -> Page[JobView]:
         """Return a page of jobs, oldest first.
@@ -285,13 +285,13 @@ class Client:
         refuse_unknown(filters, JobFilters, "jobs cannot be selected by", "select by")
         return await self.remote.read(JobsQuery(**filters))
 
-    jobs = _waiting(jobs_async)
+    jobs = _synchronous(jobs_async)
 
     async def why_async(self, job: str) -> WhyView | None:
         """Return why a job is in its current state, or None if there is no such job."""
         return await self.remote.read(WhyQuery(id=check_job_id(job)))
 
-    why = _waiting(why_async)
+    why = _synchronous(why_async)
 
     async def read_async(self, query: Query[Answer]) -> Answer:
         """Run one of the contract's queries, such as `LanesQuery()`.
@@ -301,7 +301,7 @@ class Client:
         """
         return await self.remote.read(query)
 
-    read = _waiting(read_async)
+    read = _synchronous(read_async)
 
     async def cancel_async(self, job: str, *, reason: str = "") -> str | None:
         """Cancel a queued job, or request that a running or awaiting job stops.
@@ -319,7 +319,7 @@ class Client:
         """
         return await self._move(Verb.CANCEL, job, reason, Edit())
 
-    cancel = _waiting(cancel_async)
+    cancel = _synchronous(cancel_async)
 
     async def retry_async(
         self, job: str, *, reason: str = "", args: Mapping[str, object] | None = None
@@ -341,7 +341,7 @@ class Client:
         edit = Edit() if args is None else Edit(args=encode("arguments", args))
         return await self._move(Verb.RETRY, job, reason, edit)
 
-    retry = _waiting(retry_async)
+    retry = _synchronous(retry_async)
 
     async def _move(self, verb: Verb, job: str, reason: str, edit: Edit) -> str | None:
         request = ActRequest(
@@ -406,7 +406,7 @@ class Client:
         """
         return read_claim((await self.remote.ask(claim_call(worker, options))).body).reply()
 
-    claim = _waiting(claim_async)
+    claim = _synchronous(claim_async)
 
     async def settle_async(self, worker: str, outcomes: Sequence[Outcome]) -> list[Verdict]:
         """Report the outcomes of runs that this worker holds.
@@ -421,7 +421,7 @@ class Client:
         call = settle_call(worker, outcomes, self.remote.wall_at(), self.patience_s)
         return (await self.remote.ask(call)).read(read_verdicts)
 
-    settle = _waiting(settle_async)
+    settle = _synchronous(settle_async)
 
     async def beat_async(
         self, worker: str, running: Sequence[tuple[str, int]], *, lease: object = "30s"
@@ -440,4 +440,4 @@ class Client:
             BeatRequest(worker=worker, running=tuple(running), lease_ms=parse_duration(lease))
         )
 
-    beat = _waiting(beat_async)
+    beat = _synchronous(beat_async)

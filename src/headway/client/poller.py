@@ -81,13 +81,13 @@ class WorkerPoller:
         self._highest = 0
         self._under_way: set[int] = set()
         self._answered: deque[tuple[int, int, int]] = deque(maxlen=REMEMBERED)
-        self._left = 0
+        self._free_left = 0
         self._poll: Poll | None = None
         self._kept: list[PollResult] = []
         self._empty_polls = 0
         self._server_ends_polls = True
-        self._asked = 0
-        self._alone: asyncio.Task[None] | None = None
+        self._calls = 0
+        self._expiry: asyncio.Task[None] | None = None
 
     @property
     def kept(self) -> tuple[tuple[str, int], ...]:
@@ -100,23 +100,23 @@ class WorkerPoller:
         Raises:
             HeadwayError: as `Store.claim`; jobs from polls are kept for the next claim.
         """
-        self._asked += 1
+        self._calls += 1
         self._request = request
-        again = self._number_of(request.request)
-        if self._kept and again is None:
+        number = self._number_of(request.request)
+        if self._kept and number is None:
             self._highest += 1
             return await self._deliver(request, self._highest, None)
-        if again is None:
-            self._highest = again = max(self._highest + 1, request.request)
-        self._under_way.add(again)
+        if number is None:
+            self._highest = number = max(self._highest + 1, request.request)
+        self._under_way.add(number)
         try:
             sent = self._timing.monotonic()
-            reply = await self._ask(replace(request, request=again), 0.0)
+            reply = await self._ask(replace(request, request=number), 0.0)
         finally:
-            self._under_way.discard(again)
+            self._under_way.discard(number)
         self.note_time(sent, reply.now)
         await self._end_poll()
-        return await self._deliver(request, again, reply)
+        return await self._deliver(request, number, reply)
 
     async def wait(self) -> None:
         """Wait until there may be something to claim.
@@ -125,12 +125,12 @@ class WorkerPoller:
             StoreError: the server cannot serve the poll now.
             CancelledError: the caller was cancelled; the poll continues for KEPT_FOR_S.
         """
-        self._asked += 1
+        self._calls += 1
         request = self._request
         if self._kept or request is None:
             return
         poll = self._poll
-        free = 1 if self._left > 0 else 0
+        free = 1 if self._free_left > 0 else 0
         if poll is not None and poll.free != free:
             await self._close_poll()
             poll = None
@@ -170,8 +170,8 @@ class WorkerPoller:
 
     async def leave(self, worker: str) -> None:
         """End the poll, and release the kept jobs."""
-        if self._alone is not None:
-            self._alone.cancel()
+        if self._expiry is not None:
+            self._expiry.cancel()
         await self._close_poll()
         await self._return_kept(worker)
 
@@ -203,10 +203,10 @@ class WorkerPoller:
         if reply is None:
             reply = self._as_if_now(kept[0], now_s)
         elif not kept:
-            self._left = request.free - len(reply.jobs)
+            self._free_left = request.free - len(reply.jobs)
             return replace(reply, seen=self._seen)
         jobs += reply.jobs
-        self._left = request.free - len(jobs)
+        self._free_left = request.free - len(jobs)
         return replace(reply, jobs=jobs, again=True, seen=self._seen)
 
     def _as_if_now(self, one: PollResult, now_s: float) -> ClaimReply:
@@ -268,16 +268,16 @@ class WorkerPoller:
 
     def _expect_claim(self) -> None:
         """Limit how long the poll continues without a claim, so that its job is not held back."""
-        if self._alone is not None:
-            self._alone.cancel()
-        self._alone = asyncio.ensure_future(self._end_unused(self._asked))
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = asyncio.ensure_future(self._end_unused(self._calls))
 
     async def _end_unused(self, asked: int) -> None:
         await self._timing.pause(KEPT_FOR_S)
-        if self._asked != asked or self._request is None:
+        if self._calls != asked or self._request is None:
             return
         await self._close_poll()
-        if self._asked == asked:
+        if self._calls == asked:
             await self._return_kept(self._request.worker)
 
     async def _return_kept(self, worker: str) -> None:

@@ -117,7 +117,7 @@ class Dashboard:
             Route(f"{BASE}/-/do/{{action}}", self._act, methods=both),
         ]
         for page in self._pages:
-            shown = _Shown(self, page)
+            shown = _PageEndpoint(self, page)
             found.append(Route(shown.path, shown, methods=get))
         return found
 
@@ -133,7 +133,7 @@ class Dashboard:
                 if "text/html" in request.headers.get("accept", ""):
                     path = scope["path"][:200]
                     error = UnknownJob(f"there is no page {path}", hint="the menu lists all pages")
-                    await (await self._refused(request, error))(scope, receive, send)
+                    await (await self._error_page(request, error))(scope, receive, send)
                     return
             await otherwise(scope, receive, send)
 
@@ -156,7 +156,7 @@ class Dashboard:
                 )
             facts = await self._facts(page, view)
         except HeadwayError as error:
-            return await self._refused(request, error, plain=live)
+            return await self._error_page(request, error, plain=live)
         shell = await self._shell(request, caller, page.title, page.path)
         around = {**shell, "page": page}
         return _html(request, render(page.package, page.template, {**facts, **around}))
@@ -211,19 +211,19 @@ class Dashboard:
         """Show an action's form (GET), or perform the action (POST)."""
         found = self._actions.get(request.path_params["action"])
         if found is None:
-            return await self._refused(request, _NO_ACTION, plain=_is_script(request))
+            return await self._error_page(request, _NO_ACTION, plain=_is_script(request))
         try:
             caller = await self._service.tokens.admit(authorization(request), found.permission)
             if request.method == "POST":
-                return await self._done(request, caller, found, await _form(request))
+                return await self._perform(request, caller, found, await _form(request))
             given = request.query_params
             # Checkboxes with the same name form one list.
             values = {name: ",".join(given.getlist(name))[:MOST_VALUE] for name in given}
-            return await self._asked(request, caller, found, _checked(values))
+            return await self._form_page(request, caller, found, _checked(values))
         except HeadwayError as error:
-            return await self._refused(request, error, plain=_is_script(request))
+            return await self._error_page(request, error, plain=_is_script(request))
 
-    async def _asked(
+    async def _form_page(
         self, request: Request, caller: Caller, found: BoundAction, given: Values, wrong: str = ""
     ) -> Response:
         """Return the form of an action."""
@@ -255,7 +255,7 @@ class Dashboard:
         shell = await self._shell(request, caller, action.label)
         return _html(request, render(ENGINE, "form.html", {**facts, **shell}), status)
 
-    async def _done(
+    async def _perform(
         self, request: Request, caller: Caller, found: BoundAction, form: Values
     ) -> Response:
         """Perform an action, and return the reply."""
@@ -270,7 +270,7 @@ class Dashboard:
             # Name the form's field: the user does not see that the fields become a body.
             wrong = error.message.removeprefix("body.")
             wrong = f"{wrong}: {error.hint}" if error.hint else wrong
-            return await self._asked(request, caller, found, {**form, **values}, wrong)
+            return await self._form_page(request, caller, found, {**form, **values}, wrong)
         self._reads.expire()
         self.feed.refresh()
         message = _filled(found.action.done, {**reply_values, **values})
@@ -307,13 +307,13 @@ class Dashboard:
             elif await self._service.tokens.is_open():
                 return RedirectResponse(next_path, 303)
         except HeadwayError as error:
-            return await self._refused(request, error)
+            return await self._error_page(request, error)
         facts = {
             "form": form_token(request),
             "wrong": wrong,
             "to": f"{BASE}/-/sign-in?{urlencode({'next': next_path})}",
         }
-        shell = self._outside(request, "Sign in")
+        shell = self._shell_without_caller(request, "Sign in")
         return _html(
             request,
             render(ENGINE, "sign-in.html", {**facts, **shell}),
@@ -324,7 +324,7 @@ class Dashboard:
         try:
             check_form(request, (await _form(request)).get("form", ""))
         except HeadwayError as error:
-            return await self._refused(request, error)
+            return await self._error_page(request, error)
         reply = RedirectResponse(f"{BASE}/-/sign-in", 303)
         forget_token(request, reply)
         return reply
@@ -335,10 +335,10 @@ class Dashboard:
     async def _static(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in MEDIA_TYPES:
-            return await self._refused(request, _NO_FILE)
+            return await self._error_page(request, _NO_FILE)
         return Response(static(name), media_type=MEDIA_TYPES[name], headers=_KEEP)
 
-    async def _refused(
+    async def _error_page(
         self, request: Request, error: HeadwayError, *, plain: bool = False
     ) -> Response:
         """Return an error as a page, or as JSON for the script (`plain`).
@@ -361,7 +361,7 @@ class Dashboard:
                 )
             return reply
         titles = {403: "Refused", 404: "Not found", 422: "Not understood"}
-        shell = self._outside(request, titles.get(status, "Not now"))
+        shell = self._shell_without_caller(request, titles.get(status, "Not now"))
         facts = {"error": error, "status": status}
         try:
             caller = await self._service.tokens.caller(token_of(request))
@@ -384,7 +384,7 @@ class Dashboard:
         for one in seen:
             menu.setdefault(one.group, []).append(one)
         return {
-            **self._outside(request, title),
+            **self._shell_without_caller(request, title),
             "menu": list(menu.items()),
             "here": here,
             "marked": max(
@@ -394,7 +394,7 @@ class Dashboard:
             "form": form_token(request),
         }
 
-    def _outside(self, request: Request, title: str) -> Facts:
+    def _shell_without_caller(self, request: Request, title: str) -> Facts:
         return {
             "title": title,
             "menu": [],
@@ -406,7 +406,7 @@ class Dashboard:
         }
 
 
-class _Shown:
+class _PageEndpoint:
     """The endpoint of a page.
 
     Attributes:

@@ -35,7 +35,7 @@ class Feed:
         self._service = service
         self._facts = facts
         self._streams: dict[Hashable, Stream] = {}
-        self._ending: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         """Return the number of watching browsers."""
@@ -56,8 +56,8 @@ class Feed:
 
         Callers with the same permissions and scope share a stream for the same page and values.
         """
-        if self._ending is None:
-            self._ending = self._service.spawn(self._end(), "dashboard's end")
+        if self._closing is None:
+            self._closing = self._service.spawn(self._close_on_stop(), "dashboard's end")
         key = (page.path, tuple(sorted(view.values.items())), _scope(view.caller))
         stream = self._streams.get(key)
         if stream is None:
@@ -74,7 +74,7 @@ class Feed:
         for one in self._streams.values():
             one.refreshed.set()
 
-    async def _end(self) -> None:
+    async def _close_on_stop(self) -> None:
         await self._service.stopping.wait()
         for stream in self._streams.values():
             for one in stream.watchers:
@@ -100,7 +100,7 @@ class Stream:
         self._version: object = None
         self._now = 0
         self._fault: Mapping[str, str] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._start = uuid4().hex[:8]
         self._number = 0
 
@@ -113,8 +113,8 @@ class Stream:
         self.watchers.add(watcher)
         if service.stopping.is_set():
             watcher.close()
-        elif self._looking is None or self._looking.done():
-            self._looking = service.spawn(self._keep_reading(service), f"page {self._page.path}")
+        elif self._reading is None or self._reading.done():
+            self._reading = service.spawn(self._keep_reading(service), f"page {self._page.path}")
         return watcher
 
     def drop(self, watcher: Subscriber) -> bool:
@@ -122,9 +122,9 @@ class Stream:
         self.watchers.discard(watcher)
         if self.watchers:
             return False
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
         return True
 
     async def _keep_reading(self, service: Service) -> None:

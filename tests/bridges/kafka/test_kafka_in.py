@@ -17,7 +17,7 @@ from confluent_kafka import (
 )
 
 import headway as hw
-from headway.bridges.kafka.consuming import HELD_PAUSE, KafkaIn
+from headway.bridges.kafka.consuming import HELD_PAUSE_S, KafkaIn
 from headway.bridges.kafka.consuming import incoming as from_kafka
 from headway.bridges.kafka.message import EnqueueSink, Incoming, JobReader, Stored
 from headway.bridges.kafka.publishing import Acknowledged, Publisher
@@ -272,7 +272,7 @@ async def test_held_messages_are_tried_again_while_other_partitions_are_busy(
     sink.room[0] = 1
     await bridge._round(consumer)
     assert (0, 4) not in sink.stored
-    clock.seconds += HELD_PAUSE
+    clock.seconds += HELD_PAUSE_S
     await bridge._round(consumer)
     assert (0, 4) in sink.stored
     assert bridge._held == {}
@@ -326,7 +326,7 @@ def test_lag_of_an_idle_partition_counts_its_messages(
     bridge: KafkaIn, committed: int, lag: int
 ) -> None:
     bridge._start_offsets["orders", 0] = committed
-    bridge._match(cast("Consumer", Partition(low=10, high=15)))
+    bridge._update_partitions(cast("Consumer", Partition(low=10, high=15)))
     assert bridge.tally.lag == {("orders", 0): lag}
 
 

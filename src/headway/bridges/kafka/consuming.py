@@ -28,16 +28,16 @@ from headway.core.errors import (
 )
 from headway.runtime.timing import REAL, Timing
 
-IDLE = 0.5
+FIRST_MESSAGE_S = 0.5
 """Seconds to wait for the first message of a batch; `stop` takes effect after at most this long."""
-GATHER = 0.005
+MORE_MESSAGES_S = 0.005
 """Seconds to wait for more messages after the first."""
-HELD_PAUSE = 1.0
+HELD_PAUSE_S = 1.0
 """Seconds before messages that could not be stored are tried again."""
-DEAD_LETTER_LIMIT = 15.0
+DEAD_LETTER_LIMIT_S = 15.0
 """Seconds to wait for the acknowledgement of dead letters before their partitions are paused."""
 
-COMMITTED_LIMIT = 5.0
+COMMITTED_LIMIT_S = 5.0
 """Timeout in seconds for reading committed offsets when partitions are assigned."""
 
 REASON, CODE = "headway-reason", "headway-code"
@@ -83,7 +83,7 @@ class KafkaIn:
         self._retry_at = 0.0
         self._stored: dict[Place, int] = {}
         self._start_offsets: dict[Place, int] = {}
-        self._forgotten: set[Place] = set()
+        self._revoked: set[Place] = set()
         self._dead_lettered: dict[Place, set[int]] = {}
         """Offsets of held messages that are in the dead-letter topic already."""
 
@@ -113,8 +113,8 @@ class KafkaIn:
                 try:
                     await self._round(consumer)
                 except KafkaException as error:
-                    _log.warning("kafka read failed: %s retry_in=%gs", error, HELD_PAUSE)
-                    await self._timing.wait(self._stop, HELD_PAUSE)
+                    _log.warning("kafka read failed: %s retry_in=%gs", error, HELD_PAUSE_S)
+                    await self._timing.wait(self._stop, HELD_PAUSE_S)
         finally:
             await self._call(self._close, consumer)
             self._thread.shutdown(wait=False)
@@ -137,14 +137,14 @@ class KafkaIn:
                 await self._store_in_order(place, held)
         if self._stored:
             await self._call(self._commit, consumer)
-        await self._call(self._match, consumer)
+        await self._call(self._update_partitions, consumer)
 
     # --------------------------------------------------------------------- storing, in the loop
 
     async def _store(self, messages: Sequence[Incoming]) -> None:
         """Store a batch in one step; if that fails, handle each of its partitions separately."""
         try:
-            await self._put(messages)
+            await self._make_durable(messages)
         except (BacklogFull, StoreError, ProviderError) as error:
             by_place: dict[Place, list[Incoming]] = {}
             for one in messages:
@@ -160,7 +160,7 @@ class KafkaIn:
         done, size = 0, len(messages)
         while done < len(messages):
             try:
-                await self._put(messages[done : done + size])
+                await self._make_durable(messages[done : done + size])
             except BacklogFull as error:
                 if size > 1:
                     size //= 2
@@ -178,9 +178,9 @@ class KafkaIn:
         if place not in self._held:
             _log.warning("kafka paused: topic=%s partition=%d reason=%s", *place, error)
         self._held[place] = list(messages)
-        self._retry_at = self._timing.monotonic() + HELD_PAUSE
+        self._retry_at = self._timing.monotonic() + HELD_PAUSE_S
 
-    async def _put(self, messages: Sequence[Incoming]) -> None:
+    async def _make_durable(self, messages: Sequence[Incoming]) -> None:
         """Store messages; on return, each is durable in the store or in the dead-letter topic.
 
         Raises:
@@ -195,7 +195,7 @@ class KafkaIn:
                 for index, why in put.unreadable.items()
             )
             try:
-                async with self._timing.limit(DEAD_LETTER_LIMIT):
+                async with self._timing.limit(DEAD_LETTER_LIMIT_S):
                     ends = await asyncio.gather(*dead, return_exceptions=True)
                 for end in filter(None, ends):
                     raise end
@@ -247,14 +247,14 @@ class KafkaIn:
         )
 
     def _read(self, consumer: Consumer) -> list[Incoming]:
-        first = consumer.consume(1, IDLE)
+        first = consumer.consume(1, FIRST_MESSAGE_S)
         if not first:
             return []
         more = self._settings.in_.batch - 1
-        self._forgotten.clear()
-        rest = consumer.consume(more, GATHER) if more else []
+        self._revoked.clear()
+        rest = consumer.consume(more, MORE_MESSAGES_S) if more else []
         # The second call may have revoked the partition of the first message.
-        found = [one for one in first if (one.topic(), one.partition()) not in self._forgotten]
+        found = [one for one in first if (one.topic(), one.partition()) not in self._revoked]
         read_at = self._timing.wall_at()
         return [incoming(one, read_at) for one in (*found, *rest) if _is_message(one)]
 
@@ -272,7 +272,7 @@ class KafkaIn:
             return
         self._stored.clear()
 
-    def _match(self, consumer: Consumer) -> None:
+    def _update_partitions(self, consumer: Consumer) -> None:
         """Pause partitions with held messages, resume the others, and update the lag of each."""
         paused = self.tally.paused
         held = set(self._held)
@@ -295,7 +295,7 @@ class KafkaIn:
         """Record each partition's committed offset, for the lag of idle partitions."""
         _log.info("kafka assigned: %s", _places(partitions))
         try:
-            committed = consumer.committed(partitions, timeout=COMMITTED_LIMIT)
+            committed = consumer.committed(partitions, timeout=COMMITTED_LIMIT_S)
         except KafkaException as error:
             _log.warning("kafka committed offsets unavailable: %s", error)
             return
@@ -316,7 +316,7 @@ class KafkaIn:
     def _forget(self, partitions: Sequence[TopicPartition]) -> None:
         for one in partitions:
             place = (one.topic, one.partition)
-            self._forgotten.add(place)
+            self._revoked.add(place)
             self._held.pop(place, None)
             self._stored.pop(place, None)
             self._dead_lettered.pop(place, None)

@@ -12,9 +12,9 @@ try {
 let skew = 0; // ms by which the store's clock is ahead of this one
 const now = () => Date.now() + skew;
 const SILENT_MS = 40000; // the server sends something every 15 s
-const AWAY = "no connection to the server; trying again";
+const NO_CONNECTION = "no connection to the server; trying again";
 let stream = null;
-let heard = 0; // when the stream last received something
+let receivedAt = 0; // when the stream last received something
 const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
 
 function span(ms) {
@@ -33,24 +33,24 @@ const clock = new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", 
 const day = new Intl.DateTimeFormat([], { day: "numeric", month: "short" });
 const date = new Intl.DateTimeFormat([], { day: "numeric", month: "short", year: "numeric" });
 
-function set(node, text) {
+function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
 function tick() {
-  for (const one of document.querySelectorAll("time[data-age]")) set(one, span(now() - one.dataset.age));
-  for (const one of document.querySelectorAll("time[data-left]")) set(one, span(one.dataset.left - now()));
+  for (const one of document.querySelectorAll("time[data-age]")) setText(one, span(now() - one.dataset.age));
+  for (const one of document.querySelectorAll("time[data-left]")) setText(one, span(one.dataset.left - now()));
   for (const one of document.querySelectorAll("time[data-when]")) {
     const at = new Date(Number(one.dataset.when));
     const today = new Date(now());
     const which = at.getFullYear() === today.getFullYear() ? day : date;
-    set(one, at.toDateString() === today.toDateString() ? clock.format(at) : which.format(at) + " " + clock.format(at));
+    setText(one, at.toDateString() === today.toDateString() ? clock.format(at) : which.format(at) + " " + clock.format(at));
   }
   // A connection may be lost unnoticed, as while a laptop sleeps.
-  if (stream && Date.now() - heard > SILENT_MS) {
-    stop();
-    tell(AWAY, "away");
-    listen();
+  if (stream && Date.now() - receivedAt > SILENT_MS) {
+    closeStream();
+    showStatus(NO_CONNECTION, "away");
+    openStream();
   }
 }
 
@@ -92,15 +92,15 @@ function morphOne(to, from) {
   if (to.localName !== "time") morph(to, from);
 }
 
-const link = () => document.getElementById("link");
-function tell(text, kind) {
-  const place = link();
+const statusElement = () => document.getElementById("link");
+function showStatus(text, kind) {
+  const place = statusElement();
   if (!place) return;
   place.className = "link " + kind;
-  set(place, text);
+  setText(place, text);
 }
 
-function show(message) {
+function applyMessage(message) {
   const { now: at, parts } = JSON.parse(message.data);
   if (at) skew = at - Date.now();
   for (const [id, html] of Object.entries(parts)) {
@@ -111,20 +111,20 @@ function show(message) {
     made.innerHTML = html;
     morph(place, made);
   }
-  tell("live", "live");
+  showStatus("live", "live");
   tick();
 }
 
-function listen() {
+function openStream() {
   if (stream || document.hidden || !("live" in document.body.dataset)) return;
-  heard = Date.now();
+  receivedAt = Date.now();
   stream = new EventSource(location.href);
-  for (const kind of ["whole", "change", "away", "alive"]) stream.addEventListener(kind, () => (heard = Date.now()));
-  stream.addEventListener("whole", show);
-  stream.addEventListener("change", show);
-  stream.addEventListener("away", (message) => tell(JSON.parse(message.data).parts.text, "away"));
+  for (const kind of ["whole", "change", "away", "alive"]) stream.addEventListener(kind, () => (receivedAt = Date.now()));
+  stream.addEventListener("whole", applyMessage);
+  stream.addEventListener("change", applyMessage);
+  stream.addEventListener("away", (message) => showStatus(JSON.parse(message.data).parts.text, "away"));
   stream.addEventListener("error", async () => {
-    tell(AWAY, "away");
+    showStatus(NO_CONNECTION, "away");
     if (!stream || stream.readyState !== EventSource.CLOSED) return; // it reconnects by itself
     stream = null;
     let again = 2000;
@@ -133,16 +133,16 @@ function listen() {
       if (reply.type === "opaqueredirect" || reply.status === 403) return location.reload();
       if (reply.status === 429) again = 10000;
     } catch {} // the server is unavailable
-    setTimeout(listen, again);
+    setTimeout(openStream, again);
   });
 }
 
-function stop() {
+function closeStream() {
   if (stream) stream.close();
   stream = null;
 }
 
-async function ask(url, options) {
+async function request(url, options) {
   const dialog = document.getElementById("ask");
   const reply = await fetch(url, { ...options, headers: { "X-Headway-Script": "1" } });
   const kind = reply.headers.get("content-type") || "";
@@ -154,18 +154,18 @@ async function ask(url, options) {
     if (first) first.focus();
     return;
   }
-  const told = await reply.json();
-  if (told.said !== undefined) {
+  const answer = await reply.json();
+  if (answer.said !== undefined) {
     dialog.close();
-    document.getElementById("said").textContent = told.said;
+    document.getElementById("said").textContent = answer.said;
   } else if (reply.status === 401) {
     location.reload();
   } else {
-    refuse([told.wrong, told.hint].filter(Boolean).join(": "));
+    showError([answer.wrong, answer.hint].filter(Boolean).join(": "));
   }
 }
 
-function refuse(text) {
+function showError(text) {
   const dialog = document.getElementById("ask");
   const place = document.createElement("p");
   place.className = "wrong";
@@ -193,7 +193,7 @@ document.addEventListener("click", (event) => {
   if (!target || event.ctrlKey || event.metaKey || event.shiftKey) return;
   if (target.matches("[data-ask]")) {
     event.preventDefault();
-    ask(target.href).catch(() => location.assign(target.href));
+    request(target.href).catch(() => location.assign(target.href));
   } else if (target.matches("dialog [data-cancel]")) {
     event.preventDefault();
     target.closest("dialog").close();
@@ -204,7 +204,7 @@ document.addEventListener("click", (event) => {
     const dark = getComputedStyle(root).colorScheme === "dark" || (root.dataset.theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
     root.dataset.theme = dark ? "light" : "dark";
     try { localStorage.setItem(THEME, root.dataset.theme); } catch {}
-    named();
+    labelThemeSwitch();
   } else if (target.localName === "dialog" && event.target === target) {
     target.close();
   }
@@ -216,18 +216,18 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   if (form.dataset.ask !== undefined) {
     const url = `${form.action}?${new URLSearchParams(new FormData(form))}`;
-    ask(url).catch(() => location.assign(url));
+    request(url).catch(() => location.assign(url));
     return;
   }
   const button = form.querySelector(".acts button");
   button.disabled = true;
-  ask(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) })
+  request(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)) })
     // Not sent again: only the reply may have been lost, and the action would be performed twice.
-    .catch(() => refuse("The reply was lost: check on this page whether it was done before you try again."))
+    .catch(() => showError("The reply was lost: check on this page whether it was done before you try again."))
     .finally(() => { button.disabled = false; });
 });
 
-function named() {
+function labelThemeSwitch() {
   const button = document.querySelector("[data-theme-switch]");
   if (!button) return;
   const dark = root.dataset.theme === "dark" || (!root.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
@@ -236,9 +236,9 @@ function named() {
   button.setAttribute("aria-label", (dark ? "Light" : "Dark") + " colours");
 }
 
-document.addEventListener("visibilitychange", () => (document.hidden ? stop() : listen()));
-addEventListener("pagehide", stop);
-addEventListener("pageshow", listen);
+document.addEventListener("visibilitychange", () => (document.hidden ? closeStream() : openStream()));
+addEventListener("pagehide", closeStream);
+addEventListener("pageshow", openStream);
 document.addEventListener("DOMContentLoaded", () => {
   if (document.body.dataset.now) skew = Number(document.body.dataset.now) - Date.now();
   for (const one of document.querySelectorAll("[data-copy]")) one.hidden = !navigator.clipboard;
@@ -247,13 +247,13 @@ document.addEventListener("DOMContentLoaded", () => {
     const to = new URL(one.href);
     to.searchParams.set("tz", one.dataset.zone === zone ? "UTC" : zone);
     one.href = to;
-    set(one, "in " + to.searchParams.get("tz"));
+    setText(one, "in " + to.searchParams.get("tz"));
     one.hidden = one.dataset.zone === zone && zone === "UTC";
   }
   // On a narrow screen the menu scrolls sideways.
   document.querySelector(".menu [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-  named();
+  labelThemeSwitch();
   tick();
   setInterval(tick, 1000);
-  listen();
+  openStream();
 });
