@@ -116,5 +116,5 @@ def _parts(settings: Settings, store_url: str) -> Parts:
     if settings.cassandra:
         link = make_link(settings)
         shared.cassandra = link
-        shared.also(link)
+        shared.add_resource(link)
     return shared

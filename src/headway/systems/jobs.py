@@ -40,7 +40,7 @@ def can_read(read: Callable[[bytes], object], job: JobView) -> bool:
     return True
 
 
-async def seen_job(
+async def system_job(
     store: Store, caller: Caller, fits: Fits, job_id: str, *, noun: str, hint: str
 ) -> JobView:
     """Return a job of a system, with its runs and trail.

@@ -58,7 +58,7 @@ class Parts:
     def __post_init__(self) -> None:
         self.alert_storage = AlertTable(self.directory)
 
-    def also(self, resource: Closable) -> None:
+    def add_resource(self, resource: Closable) -> None:
         """Close a resource together with the parts, and open it with them if it is `Openable`."""
         self._resources.append(resource)
 

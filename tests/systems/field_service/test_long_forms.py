@@ -16,7 +16,7 @@ from headway.systems.field_service.messages import (
     withdrawn_text,
 )
 from headway.systems.field_service.request import Customer, Position, Request, Urgency
-from headway.systems.telephony.twilio import written
+from headway.systems.telephony.twilio import to_twiml
 from headway.systems.telephony.voice import Ask, Say
 from tests.systems.field_service.field_rig import HERE, a_field
 
@@ -36,7 +36,7 @@ def test_texts_of_the_longest_form_fit_into_a_message_and_a_script():
     # Twilio: a message has at most 1,600 characters, a script 4,000. Vonage speaks 1,500.
     asked = offer_spoken(LONG, 12.0)
     assert len(asked) <= 1_500
-    assert len(written(Ask(text=asked, answer_url=url))) <= 4_000
+    assert len(to_twiml(Ask(text=asked, answer_url=url))) <= 4_000
     alert = alert_text(LONG, ID, "exhausted")
     assert len(f"{alert} I repeat. {alert}") <= 1_500
     assert asked.endswith("Press 1 to accept, 2 to decline.")
@@ -86,4 +86,4 @@ def test_characters_no_document_can_contain_are_omitted():
     ):
         assert all(one.isprintable() for one in words)
         assert "gas & <fumes> today \U0001f525" in words
-        assert "<Say>" in written(Say(text=words))
+        assert "<Say>" in to_twiml(Say(text=words))

@@ -24,7 +24,7 @@ from headway.server.caller import Caller
 from headway.server.hooks.request import HookRequest
 from headway.server.routing import TheService, router
 from headway.server.service import Service
-from headway.systems.telephony.providers import Telephony, take
+from headway.systems.telephony.providers import Telephony, read_webhook
 from headway.systems.telephony.texts import TextStatus
 from headway.systems.telephony.voice import Ask, CallStatus, Pressed, Say
 from tests.server.rig import Rig, serving
@@ -58,7 +58,7 @@ class Listening:
             request: Request, service: TheService, _: Annotated[Caller, public()], provider: str
         ) -> dict[str, Any]:
             """Return what was received."""
-            came = await take(service, telephony, provider, request)
+            came = await read_webhook(service, telephony, provider, request)
             event = telephony.voices[provider].read_status(came)
             return {} if event is None else {**asdict(event), "body": dict(event.body)}
 

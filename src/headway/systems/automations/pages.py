@@ -39,7 +39,7 @@ from headway.systems.automations.routes import (
     set_concurrency_route,
 )
 from headway.systems.automations.session import session_id
-from headway.systems.jobs import find_lane, seen_job
+from headway.systems.jobs import find_lane, system_job
 from headway.web.page import (
     Action,
     Call,
@@ -338,7 +338,7 @@ async def _one_session(dispatcher: Dispatcher, view: PageView, job: str) -> dict
     """
     view.caller.check(Permission.READ)
     hint = "ended ones are kept for 30 days"
-    found = await seen_job(
+    found = await system_job(
         view.service.store, view.caller, is_session, job, noun="session", hint=hint
     )
     session = session_view(found)

@@ -83,7 +83,7 @@ def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
     tally = Tally(parts.directory, parts.timing, "calls_tally")
     checking = Checking(parts.timing)
     for one in (checking, reporter, tally):
-        parts.also(one)
+        parts.add_resource(one)
     context = CallsContext(
         settings=read,
         parts=parts,

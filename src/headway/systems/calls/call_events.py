@@ -22,7 +22,7 @@ from headway.systems.calls.lead import CHECK, OF_STATUS, Outcome, is_lead, judge
 from headway.systems.calls.overview import Event
 from headway.systems.calls.template import Template
 from headway.systems.jobs import act, find_run, ref_of
-from headway.systems.telephony.providers import Provider, take
+from headway.systems.telephony.providers import Provider, read_webhook
 from headway.systems.telephony.voice import CallEvent, CallStatus, call_of, is_of_another_call
 
 _log = logging.getLogger("headway.calls")
@@ -334,9 +334,9 @@ async def receive_call_status(
     provider should send the webhook again.
     """
     telephony = context.telephony
-    came = await take(service, telephony, provider, request)
+    webhook = await read_webhook(service, telephony, provider, request)
     voice = telephony.voices.get(provider)
-    event = None if voice is None else voice.read_status(came)
+    event = None if voice is None else voice.read_status(webhook)
     if event is not None:
         await apply_event(context, event)
     return Response(status_code=204)

@@ -37,7 +37,7 @@ from headway.systems.calls.catalogue import (
 from headway.systems.calls.context import STEP, CallsContext, TheContext
 from headway.systems.calls.intake import NumberBody, NumberChange, ResellerName
 from headway.systems.calls.template import DEFAULT, Label, TemplateBody
-from headway.systems.directory.records import not_null
+from headway.systems.directory.records import check_not_null
 from headway.systems.telephony.texts import check_words
 
 
@@ -180,7 +180,7 @@ async def change_number(
     """
     caller.check_gate(DEFAULT_POOL)
     given = body.model_dump(mode="json", exclude_unset=True)
-    not_null({name: one for name, one in given.items() if name not in {"reseller", "pool"}})
+    check_not_null({name: one for name, one in given.items() if name not in {"reseller", "pool"}})
     if "provider" in given:
         context.telephony.voice(given["provider"])
     async with changing(service, context, caller, f"number {number}") as session:

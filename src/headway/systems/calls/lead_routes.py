@@ -58,7 +58,7 @@ from headway.systems.calls.lead import (
     read_args,
     status_of,
 )
-from headway.systems.jobs import act, seen_job
+from headway.systems.jobs import act, system_job
 from headway.systems.telephony.phone import Phone
 
 ROUTES = router("system: calls", operations="calls_")
@@ -310,7 +310,7 @@ async def leads(
 @ROUTES.get("/leads/{id}", summary="Get a lead", response_model=ONE)
 async def lead(lead: LeadId, service: TheService, caller: Reader) -> Response:
     """Return a lead with its attempts, and if it is waiting, why."""
-    job = await lead_seen(service, caller, lead)
+    job = await visible_lead(service, caller, lead)
     why = None
     if status_of(job) is LeadStatus.BACKLOG:
         why = (await visible_why(service, caller, job.id))[1].sentence
@@ -339,7 +339,7 @@ async def delete(
     Raises:
         InvalidState: it is being called, or is finished.
     """
-    job = await lead_seen(service, caller, lead)
+    job = await visible_lead(service, caller, lead)
     status = status_of(job)
     if status is LeadStatus.FINISHED or (status is LeadStatus.PROCESSING and not params.hangup):
         message = f"the lead is {status}"
@@ -351,14 +351,14 @@ async def delete(
     return answer(shown, 200 if ended else 202)
 
 
-async def lead_seen(service: Service, caller: Caller, lead: str) -> JobView:
+async def visible_lead(service: Service, caller: Caller, lead: str) -> JobView:
     """Return a lead's job with its runs.
 
     Raises:
         UnknownRecord: there is none that the caller sees.
     """
     hint = "GET /leads lists them; finished ones are kept for a while"
-    return await seen_job(service.store, caller, is_lead, lead, noun="lead", hint=hint)
+    return await system_job(service.store, caller, is_lead, lead, noun="lead", hint=hint)
 
 
 def _view(taken: Taken, job: JobView | None) -> dict[str, object]:
@@ -401,11 +401,11 @@ async def dispatch_now(
     Raises:
         InvalidState: it is being called, or is finished.
     """
-    job = await lead_seen(service, caller, lead)
+    job = await visible_lead(service, caller, lead)
     if job.state is not State.RUNNING or status_of(job) is not LeadStatus.BACKLOG:
         (acted,) = await act(service.store, Verb.RUN_NOW, job.id, author=caller.name)
         if acted.answer is not Acted.DONE:
-            status = status_of(await lead_seen(service, caller, lead))
+            status = status_of(await visible_lead(service, caller, lead))
             error = InvalidState(f"the lead is {status}", hint="GET /leads/{id} shows its attempts")
             if status is LeadStatus.FINISHED:
                 add_members(error, status=400)

@@ -55,9 +55,9 @@ def json_of(text: str) -> object:
         raise InvalidValue(message) from None
 
 
-def split_by(marks: str) -> Callable[[str], list[str]]:
+def split_by(separators: str) -> Callable[[str], list[str]]:
     """Return a parser that splits a column at a pattern and drops empty parts."""
-    pattern = re.compile(marks)
+    pattern = re.compile(separators)
     return lambda text: [one for one in map(str.strip, pattern.split(text)) if one]
 
 
@@ -223,19 +223,19 @@ async def run_import(
         # Validate without a transaction first, so that no lock is held meanwhile.
         async for _ in _batches(file, records, report):
             pass
-        _check_whole(report)
+        _check_none_refused(report)
         report = ImportReport()
         async with directory.change() as session:
             async for batch in _batches(file, records, report):
                 await records.write(session, batch, report, at)
-            _check_whole(report)
+            _check_none_refused(report)
     except IntegrityError:
         message = "some of these were written by another request at the same time"
         raise InvalidState(message, hint="import the file again") from None
     return report
 
 
-def _check_whole(report: ImportReport) -> None:
+def _check_none_refused(report: ImportReport) -> None:
     """Check that no row was refused.
 
     Raises:
@@ -267,7 +267,7 @@ async def _batches(
             report.rows += 1
             try:
                 row = _parse_row(records, fields)
-                _check_marks(records, row, number, seen)
+                _check_repeated(records, row, number, seen)
             except InvalidValue as error:
                 report.refuse(number, str(error))
             else:
@@ -295,7 +295,7 @@ def _parse_row(records: Records[R, New], fields: Fields | str) -> New:
         raise InvalidValue("; ".join(sentence([one]) for one in found)) from None
 
 
-def _check_marks(
+def _check_repeated(
     records: Records[R, New], row: New, number: int, seen: dict[tuple[str, str], int]
 ) -> None:
     """Check that a row has no id or unique value of an earlier row.
@@ -303,10 +303,10 @@ def _check_marks(
     Raises:
         InvalidValue: an earlier row has it too.
     """
-    marks = records.marks(row)
-    for mark in marks:
-        if mark in seen:
-            what, value = mark
-            message = f"row {seen[mark]} has the {what} {value!r} too"
+    values = records.unique_values(row)
+    for pair in values:
+        if pair in seen:
+            what, value = pair
+            message = f"row {seen[pair]} has the {what} {value!r} too"
             raise InvalidValue(message)
-    seen.update(dict.fromkeys(marks, number))
+    seen.update(dict.fromkeys(values, number))

@@ -108,7 +108,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes that share parameters)
 
     async def listing(params: Any, service: TheService, caller: Observer) -> Response:  # noqa: ANN401  (typed below)
         reach(caller)
-        rows, after = records.chosen(select(records.table), params), decode_cursor(params.cursor)
+        rows, after = records.filtered(select(records.table), params), decode_cursor(params.cursor)
         async with directory(service).read() as session:
             found, last = await records.page(session, rows, after, params.limit)
         shown = [records.view(one, caller) for one in found]

@@ -126,7 +126,7 @@ class RecordChange(Body):
         # Not `exclude_unset`, which would drop the defaults of nested models too.
         whole = self.model_dump()
         given = {name: one for name, one in whole.items() if name in self.model_fields_set}
-        not_null({name: one for name, one in given.items() if name not in self.clearable})
+        check_not_null({name: one for name, one in given.items() if name not in self.clearable})
         return given
 
 
@@ -179,7 +179,7 @@ R = TypeVar("R", bound=Record)
 New = TypeVar("New", bound=NewRecord)
 
 
-def not_null(given: dict[str, Any]) -> None:
+def check_not_null(given: dict[str, Any]) -> None:
     """Check that no field is null.
 
     Raises:
@@ -191,7 +191,7 @@ def not_null(given: dict[str, Any]) -> None:
             raise InvalidValue(message, hint="omit it to keep the value")
 
 
-def made_id(name: str, distinct: str = "") -> str:
+def id_from_name(name: str, distinct: str = "") -> str:
     """Derive an id from a name.
 
     Args:
@@ -254,7 +254,7 @@ class Records(Generic[R, New]):
         del record
         return {}
 
-    def chosen(self, rows: Select[R], params: PageQuery) -> Select[R]:
+    def filtered(self, rows: Select[R], params: PageQuery) -> Select[R]:
         """Add the filters of a listing to its query."""
         del params
         return rows
@@ -269,7 +269,7 @@ class Records(Generic[R, New]):
         found = list(await session.scalars(statement))
         return found[:limit], found[limit - 1].id if len(found) > limit else None
 
-    def timed(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
+    def time_values(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
         """Return further column values to set together with these.
 
         Args:
@@ -352,7 +352,7 @@ class Records(Generic[R, New]):
                 given[name] = parse(given[name])
         return self.body.model_validate(given)
 
-    def marks(self, row: New) -> Sequence[tuple[str, str]]:
+    def unique_values(self, row: New) -> Sequence[tuple[str, str]]:
         """Return the (column, value) pairs that no other row of the import may have."""
         if not self.unique:
             return [("id", self._id_of(row))]
@@ -418,19 +418,21 @@ class Records(Generic[R, New]):
 
     def _id_of(self, row: New) -> str:
         # Not derived from the name alone: rows further down may have the same name.
-        return row.id or made_id(row.name, str(getattr(row, self.unique)) if self.unique else "")
+        return row.id or id_from_name(
+            row.name, str(getattr(row, self.unique)) if self.unique else ""
+        )
 
     def _new(self, body: New, id: str, at: int) -> R:
         values = body.values
         made = cast("Callable[..., R]", self.table)
-        return made(id=id, **values, **self.timed(values, at, new=True), version=1)
+        return made(id=id, **values, **self.time_values(values, at, new=True), version=1)
 
     def _set(self, record: R, values: dict[str, Any], at: int) -> bool:
         """Set the fields that differ, and return whether any did."""
         new = {name: one for name, one in values.items() if getattr(record, name) != one}
         if not new:
             return False
-        for name, one in {**new, **self.timed(new, at, new=False)}.items():
+        for name, one in {**new, **self.time_values(new, at, new=False)}.items():
             setattr(record, name, one)
         record.version += 1
         return True
@@ -452,7 +454,7 @@ class Records(Generic[R, New]):
         Raises:
             IdConflict: another record has it.
         """
-        made = dict.fromkeys((made_id(body.name), self._id_of(body)))
+        made = dict.fromkeys((id_from_name(body.name), self._id_of(body)))
         tries = [body.id] if body.id else list(made)
         statement = select(self.table.id).where(self.table.id.in_(tries))
         taken = set(await session.scalars(statement))

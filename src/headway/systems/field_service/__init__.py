@@ -69,5 +69,5 @@ def make(settings: Mapping[str, object], parts: Parts) -> FieldService:
     read = read_settings(settings, parts.telephony)
     parts.directory.needs(*SCHEMAS)
     tally = Tally(parts.directory, parts.timing, "field_service_tally")
-    parts.also(tally)
+    parts.add_resource(tally)
     return FieldService(FieldContext(settings=read, parts=parts, tally=tally))

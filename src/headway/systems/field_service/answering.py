@@ -55,7 +55,7 @@ from headway.systems.field_service.request import (
 )
 from headway.systems.field_service.technicians import technician_of_phone
 from headway.systems.jobs import find_run, ref_of
-from headway.systems.telephony.providers import Provider, take
+from headway.systems.telephony.providers import Provider, read_webhook
 from headway.systems.telephony.texts import Inbound
 from headway.systems.telephony.voice import (
     Ask,
@@ -322,8 +322,8 @@ async def receive_call_status(
 
     404: there is no such provider. 401: the signature is wrong. 503: the store is unavailable.
     """
-    came = await take(service, context.telephony, provider, request)
-    event = context.telephony.voice(provider).read_status(came)
+    webhook = await read_webhook(service, context.telephony, provider, request)
+    event = context.telephony.voice(provider).read_status(webhook)
     if event is not None:
         await apply_call_event(service.store, context, event)
     return Response(status_code=204)
@@ -345,14 +345,14 @@ async def receive_key_press(
     Raises:
         InvalidValue: the webhook reports no keys, or names no offer.
     """
-    came = await take(service, context.telephony, provider, request)
+    webhook = await read_webhook(service, context.telephony, provider, request)
     voice = context.telephony.voice(provider)
-    pressed = voice.read_pressed(came)
+    pressed = voice.read_pressed(webhook)
     if pressed is None or pressed.ref is None:
         message = "the webhook does not say which keys were pressed, or about which offer"
         raise InvalidValue(message)
     try:
-        reply = await reply_to_keys(service.store, context, pressed.ref, pressed, came.url)
+        reply = await reply_to_keys(service.store, context, pressed.ref, pressed, webhook.url)
     except UnknownRecord:
         reply = Say(text="This offer is not known."), None
     script, answered = reply
@@ -373,9 +373,9 @@ async def receive_text(
 
     1, yes or accept takes the technician's open offer; 2, no or decline rejects it.
     """
-    came = await take(service, context.telephony, provider, request)
+    webhook = await read_webhook(service, context.telephony, provider, request)
     sender = context.telephony.text(provider)
-    inbound = sender.read_inbound(came)
+    inbound = sender.read_inbound(webhook)
     if inbound is None:
         return Response(status_code=204)
     reply, answered = await reply_to_text(service.store, context, inbound)

@@ -178,14 +178,14 @@ class Technicians(Records[Technician, TechnicianBody]):
         "channel": str.lower,
     }
 
-    def chosen(self, rows: Select[Technician], params: PageQuery) -> Select[Technician]:
+    def filtered(self, rows: Select[Technician], params: PageQuery) -> Select[Technician]:
         """Filter by duty and phone number."""
         which = cast("TechniciansParams", params)
         if which.on_duty is not None:
             rows = rows.where(Technician.on_duty == which.on_duty)
         return rows if which.phone is None else rows.where(Technician.phone == which.phone)
 
-    def timed(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
+    def time_values(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
         """Start the idle time of a technician who is new or comes on duty."""
         return {"idle_since": at} if new or values.get("on_duty") else {}
 

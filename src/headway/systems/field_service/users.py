@@ -137,7 +137,7 @@ class Users(Records[User, UserBody]):
         shown = (one if way in PHONES else scheme_of(one) for one, way in ways.items())
         return {"channels": list(shown)}
 
-    def chosen(self, rows: Select[User], params: PageQuery) -> Select[User]:
+    def filtered(self, rows: Select[User], params: PageQuery) -> Select[User]:
         """Filter by role."""
         role = cast("UsersParams", params).role
         return rows if role is None else _with_role(rows, role)

@@ -27,7 +27,7 @@ from headway.systems.field_service.request import (
     read_request,
     status_of,
 )
-from headway.systems.jobs import seen_job
+from headway.systems.jobs import system_job
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,7 +191,7 @@ async def find_request(service: Service, caller: Caller, request: str) -> JobVie
         UnknownRecord: there is no such request.
     """
     noun, hint = "service request", "GET /service-requests lists them"
-    return await seen_job(service.store, caller, is_request, request, noun=noun, hint=hint)
+    return await system_job(service.store, caller, is_request, request, noun=noun, hint=hint)
 
 
 async def respond_with(service: Service, job: JobView, status: int = 200) -> Response:

@@ -80,7 +80,7 @@ def make(
     _check_history(read, parts)
     parts.directory.needs(*SCHEMAS)
     tally = Tally(parts.directory, parts.timing, "notify_tally")
-    parts.also(tally)
+    parts.add_resource(tally)
     context = NotifyContext(
         settings=read,
         parts=parts,
@@ -89,7 +89,7 @@ def make(
         reader=Reader(parts.directory),
         thresholds=read_table("notifications.alerts", Thresholds, read.alerts),
     )
-    parts.also(context)
+    parts.add_resource(context)
     return Notifications(context)
 
 

@@ -37,7 +37,7 @@ from headway.systems.notifications.notification import (
 )
 from headway.systems.notifications.senders import NO_SUCH_PHONE
 from headway.systems.notifications.sending import remove_address
-from headway.systems.telephony.providers import Provider, take
+from headway.systems.telephony.providers import Provider, read_webhook
 from headway.systems.telephony.texts import Texts, TextStatus
 
 _log = logging.getLogger("headway.notifications")
@@ -130,8 +130,8 @@ async def receive_mail_events(
     No token is needed: SendGrid's signature is verified with the keys of [hooks.sendgrid]. 503: the
     store is unavailable, and SendGrid should send the events again.
     """
-    came = await service.hooks.take("sendgrid", request)
-    for event in read_mail_delivery(came):
+    webhook = await service.hooks.take("sendgrid", request)
+    for event in read_mail_delivery(webhook):
         await apply_event(context, event)
     return Response(status_code=204)
 
@@ -146,8 +146,8 @@ async def receive_text_status(
     provider should send the webhook again.
     """
     telephony = context.telephony
-    came = await take(service, telephony, provider, request)
-    for event in read_text_delivery(telephony.text(provider), came):
+    webhook = await read_webhook(service, telephony, provider, request)
+    for event in read_text_delivery(telephony.text(provider), webhook):
         await apply_event(context, event)
     return Response(status_code=204)
 

@@ -122,7 +122,7 @@ async def listing(
 )
 async def one(id: Which, context: TheContext, caller: Reader) -> Response:
     """Return a notification with its history."""
-    return answer(notification_of(await _seen(context, caller, id)))
+    return answer(notification_of(await _visible(context, caller, id)))
 
 
 @ROUTES.delete(
@@ -142,11 +142,11 @@ async def cancel(id: Which, context: TheContext, caller: Sender) -> Response:
     Raises:
         InvalidState: the notification has been sent, or has ended.
     """
-    _check_waits(await _seen(context, caller, id))
+    _check_waits(await _visible(context, caller, id))
     if context.calendar is not None:
         await context.calendar.fetch([id])
     await act(context.store, Verb.CANCEL, id, author=caller.name)
-    job = await _seen(context, caller, id)
+    job = await _visible(context, caller, id)
     status, _ = status_of(job)
     if status is Status.CANCELLED:
         return answer({"id": id, "status": status})
@@ -167,8 +167,8 @@ def _check_waits(job: JobView) -> None:
 )
 async def delivered(id: Which, context: TheContext, caller: Sender) -> Response:
     """Confirm a delivery, which push providers do not report. A repeat changes nothing."""
-    await mark_delivered(context, await _seen(context, caller, id))
-    return answer({"id": id, "status": status_of(await _seen(context, caller, id))[0]})
+    await mark_delivered(context, await _visible(context, caller, id))
+    return answer({"id": id, "status": status_of(await _visible(context, caller, id))[0]})
 
 
 @ROUTES.get(
@@ -193,7 +193,7 @@ async def timeline(
     return answer({"rows": found.rows, "cursor": found.cursor, "history_away": found.away})
 
 
-async def _seen(context: NotifyContext, caller: Caller, id: str) -> JobView:
+async def _visible(context: NotifyContext, caller: Caller, id: str) -> JobView:
     """Return a notification's job with its runs and trail.
 
     Raises:

@@ -25,7 +25,7 @@ from headway.server.routing import TheService, router
 from headway.systems.notifications.context import NotifyContext, TheContext
 from headway.systems.notifications.notification import Channel
 from headway.systems.notifications.records import KEEP_OPT_OUT, STOPPED, OptOut, Recipient
-from headway.systems.telephony.providers import Provider, take
+from headway.systems.telephony.providers import Provider, read_webhook
 from headway.systems.telephony.texts import Inbound
 
 STOP_WORDS = frozenset(
@@ -147,8 +147,8 @@ async def receive_text(
     provider's signature is verified. 503: the directory is unavailable, and nothing was changed.
     """
     telephony = context.telephony
-    came = await take(service, telephony, provider, request)
-    inbound = telephony.text(provider).read_inbound(came)
+    webhook = await read_webhook(service, telephony, provider, request)
+    inbound = telephony.text(provider).read_inbound(webhook)
     word = "" if inbound is None else _word_of(inbound)
     if inbound is not None and word in STOP_WORDS | START_WORDS:
         out, number = word in STOP_WORDS, inbound.from_

@@ -111,13 +111,13 @@ class ProviderHttp:
                 come within the timeout; or the provider refused it.
             ProviderUnsure: at least a part was sent, and no reply shows its outcome.
         """
-        await self._turn()
+        await self._acquire_turn()
         try:
-            return await self._sent(request, auth)
+            return await self._send_now(request, auth)
         finally:
             self._turns.release()
 
-    async def _turn(self) -> None:
+    async def _acquire_turn(self) -> None:
         try:
             async with self._timing.limit(self._timeout_s):
                 await self._turns.acquire()
@@ -128,7 +128,7 @@ class ProviderHttp:
                 message, hint=hint, concerns="provider", retry_after_ms=SOON_MS
             ) from None
 
-    async def _sent(self, request: httpx.Request, auth: httpx.Auth | None) -> httpx.Response:
+    async def _send_now(self, request: httpx.Request, auth: httpx.Auth | None) -> httpx.Response:
         first_byte = PreSendTrace()
         request.extensions |= {"trace": first_byte.trace, "timeout": self._phases}
         try:
@@ -143,9 +143,9 @@ class ProviderHttp:
             hint = "nothing was sent; check its base_url and the network"
             raise ProviderRefused(message, hint=hint, concerns="provider") from None
         if not reply.is_success:
-            raise self._refused(reply, body)
+            raise self._error_of(reply, body)
         return httpx.Response(
-            reply.status_code, headers=_plain(reply), content=body, request=request
+            reply.status_code, headers=_headers_of_decoded(reply), content=body, request=request
         )
 
     async def close(self) -> None:
@@ -178,10 +178,10 @@ class ProviderHttp:
         limits = httpx.Limits(max_connections=1, keepalive_expiry=KEPT_S)
         return httpx.AsyncClient(verify=self._context, limits=limits)
 
-    def _refused(self, reply: httpx.Response, body: bytes) -> ProviderRefused | ProviderUnsure:
+    def _error_of(self, reply: httpx.Response, body: bytes) -> ProviderRefused | ProviderUnsure:
         status = reply.status_code
-        away = status in self._not_done
-        if not away and (not reply.is_client_error or status in UNSURE):
+        not_acted = status in self._not_done
+        if not not_acted and (not reply.is_client_error or status in UNSURE):
             message = f"{self._provider} replied with {status}: the outcome is unknown"
             return ProviderUnsure(message, hint=LOOK_IT_UP)
         refusal = self._read_refusal(status, body)
@@ -189,7 +189,7 @@ class ProviderHttp:
         message = f"{self._provider} refused with {status}{number}: {refusal.text[:_MOST_TEXT]}"
         return ProviderRefused(
             message.rstrip(": "),
-            concerns="provider" if away or status == 429 else refusal.concerns,
+            concerns="provider" if not_acted or status == 429 else refusal.concerns,
             retry_after_ms=read_retry_after(
                 reply.headers.get("retry-after", ""), self._timing.wall_at()
             ),
@@ -216,7 +216,7 @@ async def read_bounded(reply: httpx.Response, most: int) -> bytes:
     return bytes(body)
 
 
-async def understood(provider: str, asked: Awaitable[T]) -> T:
+async def client_result(provider: str, asked: Awaitable[T]) -> T:
     """Return an official client's result.
 
     Raises:
@@ -233,7 +233,7 @@ async def understood(provider: str, asked: Awaitable[T]) -> T:
         raise ProviderUnsure(message, hint=LOOK_IT_UP) from error
 
 
-def _plain(reply: httpx.Response) -> list[tuple[str, str]]:
+def _headers_of_decoded(reply: httpx.Response) -> list[tuple[str, str]]:
     """Return the headers without those that describe the encoded body."""
     gone = {"content-encoding", "content-length", "transfer-encoding"}
     return [one for one in reply.headers.multi_items() if one[0].lower() not in gone]

@@ -107,10 +107,12 @@ async def dial(
 Provider = Annotated[
     str, Path(description="Name of the provider in [telephony].", examples=["twilio"])
 ]
-"""The type of a route's parameter `provider`, for `take`."""
+"""The type of a route's parameter `provider`, for `read_webhook`."""
 
 
-async def take(service: Service, telephony: Telephony, name: str, request: Request) -> HookRequest:
+async def read_webhook(
+    service: Service, telephony: Telephony, name: str, request: Request
+) -> HookRequest:
     """Read a provider's webhook, verify its signature, and return it.
 
     Raises:
@@ -120,9 +122,9 @@ async def take(service: Service, telephony: Telephony, name: str, request: Reque
     provider = telephony.voices.get(name) or telephony.texts.get(name)
     if provider is None:
         raise HTTPException(404)
-    came = await received(request, service.options.public_url)
-    provider.verify(came, service.timing.wall_at())
-    return came
+    webhook = await received(request, service.options.public_url)
+    provider.verify(webhook, service.timing.wall_at())
+    return webhook
 
 
 PROVIDERS: Mapping[str, str] = MappingProxyType(

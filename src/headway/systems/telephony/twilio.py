@@ -26,7 +26,7 @@ from headway.server.hooks.providers import Keys
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.signals import event_id
 from headway.server.hooks.twilio import check_twilio
-from headway.systems.telephony.http import LOOK_IT_UP, ProviderHttp, Refusal, understood
+from headway.systems.telephony.http import LOOK_IT_UP, ProviderHttp, Refusal, client_result
 from headway.systems.telephony.texts import TextOrder
 from headway.systems.telephony.twilio_webhooks import (
     CALLS,
@@ -49,7 +49,7 @@ from headway.systems.telephony.voice import (
     Sought,
     Spoken,
     known_status,
-    the_one,
+    only_match,
 )
 
 BASE_URL = "https://api.twilio.com"
@@ -142,7 +142,7 @@ class ProviderHttpClient(AsyncHttpClient):
         del timeout, allow_redirects  # `ProviderHttp` has its own timeout, and follows no redirects
         request = httpx.Request(
             method,
-            self._placed(uri),
+            self._at_base_url(uri),
             params=_texts(params),
             data=_texts(data),
             headers=dict(headers or {}),
@@ -150,7 +150,7 @@ class ProviderHttpClient(AsyncHttpClient):
         reply = await self._http.send(request, httpx.BasicAuth(*auth) if auth else None)
         return Response(reply.status_code, reply.text, reply.headers)
 
-    def _placed(self, uri: str) -> str:
+    def _at_base_url(self, uri: str) -> str:
         return self._base_url + uri.removeprefix(BASE_URL) if uri.startswith(BASE_URL) else uri
 
 
@@ -241,7 +241,7 @@ def _concerns(code: int, status: int) -> str:
 XML = "application/xml"
 
 
-def written(script: Say | Ask) -> str:
+def to_twiml(script: Say | Ask) -> str:
     """Return a script as TwiML.
 
     A question is spoken twice, each time followed by a wait. Only the second silence is reported:
@@ -256,7 +256,7 @@ def written(script: Say | Ask) -> str:
     return str(spoken)
 
 
-def answered(text: str | None) -> str:
+def reply_twiml(text: str | None) -> str:
     """Return the reply to an inbound message as TwiML; None for no reply."""
     answer: Any = MessagingResponse()
     if text is not None:
@@ -320,11 +320,11 @@ class Account:
     async def dial(self, order: CallOrder) -> Dialled:
         script = order.script
         options: dict[str, Any] = (
-            {"url": script.url} if isinstance(script, Fetch) else {"twiml": written(script)}
+            {"url": script.url} if isinstance(script, Fetch) else {"twiml": to_twiml(script)}
         )
         if order.limit_s is not None:
             options["time_limit"] = order.limit_s
-        call = await understood(
+        call = await client_result(
             NAME,
             self._calls.create_async(
                 to=order.to,
@@ -366,7 +366,7 @@ class Account:
             for one in listed.values()
             if one.sid not in sought.others and not _before(one, since)
         ]
-        return the_one([self._event(one, sought) for one in found])
+        return only_match([self._event(one, sought) for one in found])
 
     async def hang_up(self, call_id: str) -> None:
         """See `Voice.hang_up`.
@@ -378,7 +378,7 @@ class Account:
         # just answered.
         wanted = CallStatus.COMPLETED.value
         try:
-            await understood(NAME, self._calls(call_id).update_async(status=wanted))
+            await client_result(NAME, self._calls(call_id).update_async(status=wanted))
         except ProviderRefused:
             call = await self._fetch(call_id)
             if call is None or not _status(call).ended:
@@ -388,7 +388,7 @@ class Account:
         callback: dict[str, Any] = (
             {} if order.status_url is None else {"status_callback": order.status_url}
         )
-        message = await understood(
+        message = await client_result(
             NAME,
             self._messages.create_async(
                 to=order.to, from_=order.from_, body=order.text, **callback
@@ -406,23 +406,23 @@ class Account:
     read_inbound = staticmethod(read_inbound)
 
     def speak(self, script: Say | Ask) -> Spoken:
-        return Spoken(written(script).encode(), XML)
+        return Spoken(to_twiml(script).encode(), XML)
 
     def reply_text(self, text: str | None) -> tuple[bytes, str]:
-        return answered(text).encode(), XML
+        return reply_twiml(text).encode(), XML
 
     async def close(self) -> None:
         await self._http.close()
 
     async def _list(self, sought: Sought, more: dict[str, Any]) -> list[_Call]:
-        found = await understood(
+        found = await client_result(
             NAME, self._calls.list_async(to=sought.to, from_=sought.from_, limit=MOST, **more)
         )
         return cast("list[_Call]", found)
 
     async def _fetch(self, call_id: str) -> _Call | None:
         try:
-            return cast("_Call", await understood(NAME, self._calls(call_id).fetch_async()))
+            return cast("_Call", await client_result(NAME, self._calls(call_id).fetch_async()))
         except ProviderRefused as refused:
             if refused.provider_code == UNKNOWN:
                 return None

@@ -12,7 +12,13 @@ from headway.server.hooks.request import HookRequest, only, read_form
 from headway.server.hooks.signals import MAX_REASON, bounded_text, event_id
 from headway.server.hooks.twilio import SID, Form, failure_words
 from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
-from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed, read_status_word, whole
+from headway.systems.telephony.voice import (
+    CallEvent,
+    CallStatus,
+    Pressed,
+    read_status_word,
+    whole_seconds,
+)
 
 CALLS: Mapping[str, CallStatus] = {
     "queued": CallStatus.QUEUED,
@@ -64,7 +70,7 @@ def read_status(request: HookRequest, provider: str = NAME) -> CallEvent | None:
         ref=request.asked("ref"),
         status=status,
         event=event_id(provider, call_id, word, only(form, "SequenceNumber") or ""),
-        duration_s=whole(only(form, "CallDuration")) if status.ended else None,
+        duration_s=whole_seconds(only(form, "CallDuration")) if status.ended else None,
         reason=_reason(form),
         body=dict(form),
     )

@@ -212,7 +212,7 @@ class Voice(TelephonyProvider, Protocol):
         """Query the provider for a call's status.
 
         A call without a known id is found by its two numbers and its time, and only if it is
-        unambiguous: see `the_one`.
+        unambiguous: see `only_match`.
 
         Returns:
             The status, or why no call was found. `NO_CALL` proves that none was placed only once
@@ -277,7 +277,7 @@ def known_status(provider: str, words: Mapping[str, CallStatus], word: str) -> C
     return status
 
 
-def whole(value: object) -> int | None:
+def whole_seconds(value: object) -> int | None:
     """Return a number of seconds, sent as a number or as text; None for anything else."""
     text = str(value)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
@@ -307,7 +307,7 @@ SKEW_MS = 5_000
 """How far a provider's clock may lag behind the store's."""
 
 
-def the_one(found: Sequence[CallEvent]) -> CallEvent | NotFound:
+def only_match(found: Sequence[CallEvent]) -> CallEvent | NotFound:
     """Return the only matching call.
 
     Returns:

@@ -42,7 +42,7 @@ from headway.runtime.settings_table import BaseUrl, Span, Table, read_table
 from headway.runtime.timing import REAL, Timing
 from headway.server.hooks.request import HookRequest
 from headway.server.hooks.signals import event_id
-from headway.systems.telephony.http import AT_ONCE, ProviderHttp, Refusal, understood
+from headway.systems.telephony.http import AT_ONCE, ProviderHttp, Refusal, client_result
 from headway.systems.telephony.voice import (
     SKEW_MS,
     Ask,
@@ -56,8 +56,8 @@ from headway.systems.telephony.voice import (
     Sought,
     Spoken,
     known_status,
-    the_one,
-    whole,
+    only_match,
+    whole_seconds,
 )
 from headway.systems.telephony.vonage_webhooks import (
     CALLS,
@@ -298,7 +298,7 @@ class Application:
             if sought.call_id is not None:
                 call = await self._fetch(sought.call_id)
                 return NotFound.UNCLEAR if call is None else _event(call, sought)
-            return the_one([_event(one, sought) for one in await self._list(sought)])
+            return only_match([_event(one, sought) for one in await self._list(sought)])
         except ProviderRefused as refused:
             message = f"vonage cannot be queried: {refused.message}"
             raise ProviderUnsure(message, hint=refused.hint) from refused
@@ -358,7 +358,7 @@ class Application:
         if self._threads is None:
             self._threads = CapacityLimiter(AT_ONCE)
         client = Client(ProviderHttpClient(self._auth, self._http, self._settings.base_url))
-        return await understood(NAME, to_thread.run_sync(ask, client, limiter=self._threads))
+        return await client_result(NAME, to_thread.run_sync(ask, client, limiter=self._threads))
 
 
 def _request(order: CallOrder) -> CreateCallRequest:
@@ -396,7 +396,7 @@ def _event(call: CallInfo, sought: Sought) -> CallEvent:
         ref=sought.ref,
         status=status,
         event=event_id(NAME, call.uuid, status, "asked"),
-        duration_s=whole(call.duration) if status.ended else None,
+        duration_s=whole_seconds(call.duration) if status.ended else None,
     )
 
 

@@ -14,7 +14,13 @@ from headway.core.errors import InvalidValue, PayloadTooLarge, Unauthenticated
 from headway.server.hooks.request import HookRequest, any_same, check_fresh, is_object, refuse
 from headway.server.hooks.signals import MAX_REASON, bounded_text, event_id
 from headway.server.strict_json import read_json
-from headway.systems.telephony.voice import CallEvent, CallStatus, Pressed, read_status_word, whole
+from headway.systems.telephony.voice import (
+    CallEvent,
+    CallStatus,
+    Pressed,
+    read_status_word,
+    whole_seconds,
+)
 
 CALLS: Mapping[str, CallStatus] = {
     "started": CallStatus.QUEUED,
@@ -114,7 +120,7 @@ def read_status(request: HookRequest) -> CallEvent | None:
         ref=request.asked("ref"),
         status=status,
         event=event_id(NAME, call_id, word, str(body.get("timestamp", ""))),
-        duration_s=whole(body.get("duration")) if status.ended else None,
+        duration_s=whole_seconds(body.get("duration")) if status.ended else None,
         reason=_reason(body),
         body={name: _written(value) for name, value in body.items()},
     )

@@ -35,7 +35,7 @@ def read_source_table(
             raise InvalidValue(message, hint="set the table that the older system works on")
         return None
     leads = LeadTable(read_lead_table(table), parts.directory)
-    parts.also(leads)
+    parts.add_resource(leads)
     plan = read_table("calls.migration", MigrationSettings, migration or {})
     return SourceTable(leads, Migration(plan, leads, parts.directory, parts.timing), parts.timing)
 
