@@ -431,9 +431,9 @@ async def test_lanes_that_match_a_pattern_are_pulled_from(
 def test_lane_has_the_weight_of_the_first_name_or_pattern_that_matches() -> None:
     known = ["send_sms", "send_mail", "enrich"]
     named_first = LaneSelection(lanes=(("send_mail", 3), ("send_*", 1), ("*", 2)))
-    assert named_first.among(known) == (("send_mail", 3), ("send_sms", 1), ("enrich", 2))
+    assert named_first.expand(known) == (("send_mail", 3), ("send_sms", 1), ("enrich", 2))
     named_last = LaneSelection(lanes=(("*_mail", 5), ("send_*", 1), ("send_mail", 3)))
-    assert named_last.among(known) == (("send_mail", 5), ("send_sms", 1))
+    assert named_last.expand(known) == (("send_mail", 5), ("send_sms", 1))
 
 
 async def test_new_lane_wakes_waiters_of_its_pattern(

@@ -98,7 +98,7 @@ class LaneSelection:
             names = tuple(sorted(names))
         return names, self.order, self.reach if self.patterns else None
 
-    def among(self, known: Iterable[str]) -> Lanes:
+    def expand(self, known: Iterable[str]) -> Lanes:
         """Expand the patterns.
 
         Args:
@@ -254,7 +254,7 @@ class PollClaimer:
         Raises:
             InvalidValue: the claim is invalid.
         """
-        lanes = poll.wanted.among(known)
+        lanes = poll.wanted.expand(known)
         if not lanes:
             nothing = ClaimReply(jobs=[], now=self._timing.wall_at(), lease_until=0, next_at=None)
             return ClaimAttempt(reply=nothing, lanes=(), request=poll.request or 0)

@@ -142,10 +142,10 @@ class LongPollRegistry:
         for lane in lanes:
             self._lane_names.note(lane)
 
-    async def among(self, wanted: LaneSelection) -> tuple[str, ...]:
+    async def expand(self, wanted: LaneSelection) -> tuple[str, ...]:
         """Return the names of the selected lanes, with patterns expanded."""
         known = await self._lane_names.names() if wanted.patterns else ()
-        return tuple(name for name, _ in wanted.among(known))
+        return tuple(name for name, _ in wanted.expand(known))
 
     async def pull(self, poll: LongPoll, seconds: float = 0.0) -> PollReply:
         """Claim jobs; if there are none, wait.
@@ -267,7 +267,7 @@ class LongPollRegistry:
             if waiters.last_empty is not None:
                 yield from waiters.last_empty.lanes
             else:
-                yield from (name for name, _ in wanted.among(()))
+                yield from (name for name, _ in wanted.expand(()))
 
     def _update_tasks(self) -> None:
         """Run the heartbeat while there are waiters, and the listing while any has a pattern."""

@@ -276,4 +276,4 @@ async def _served(service: Service, caller: Caller, lanes: list[str]) -> tuple[s
     wanted = LaneSelection(
         lanes=tuple((lane, 1) for lane in dict.fromkeys(lanes)), reach=caller.lanes
     )
-    return await service.long_polls.among(wanted)
+    return await service.long_polls.expand(wanted)
