@@ -143,13 +143,13 @@ async def test_each_row_arrives_once_though_the_process_dies_at_any_step(link: C
         assert view is not None
         try:
             await process.write()
-            await delivery.delivered(process.context, view)
+            await delivery.mark_delivered(process.context, view)
             await process.write()
         except Killed:
             died = True
             world.clock.advance(60 * 60_000)
             await world.process().write()
-            await delivery.delivered(world.process().context, view)
+            await delivery.mark_delivered(world.process().context, view)
             await world.process().write()
         seam += 1
     await world.forget()
