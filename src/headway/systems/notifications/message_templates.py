@@ -33,7 +33,8 @@ from headway.systems.directory.records import (
 from headway.systems.notifications.context import TheContext, check_caller
 from headway.systems.notifications.notification import NAME, Channel
 from headway.systems.notifications.records import MessageTemplate
-from headway.systems.notifications.template_sandbox import Sandbox, limited_work
+from headway.systems.notifications.template_costs import limited_work
+from headway.systems.notifications.template_sandbox import Sandbox
 
 MOST_RENDERED = 500_000
 """Maximum characters of one rendered text."""
