@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
 from headway.contract.views import JobQuery, JobView
 from headway.core.errors import (
@@ -110,26 +111,10 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
         Retry: the provider has definitely not called, or the directory or the store is unavailable.
         InvalidValue: the public URL of this server is not set.
     """
-    pool, member = next(iter(job.permits.items()))
-    try:
-        view = await _view(context, job)
-        contents = await context.catalogue.read()
-        template = contents.template(args.template)
-        if _member(contents, pool, member) is None or _lacks_gates(
-            context, contents, template, view
-        ):
-            contents = await context.catalogue.newest()
-            template = contents.template(args.template)
-        if _lacks_gates(context, contents, template, view):
-            return Next(CHECK)
-        number = _calling_number(context, contents, pool, member)
-        script = _script(template, args)
-        await _check_again(context, job, args, template, view)
-    except UnknownRecord as gone:
-        raise Dead(reason_of(Outcome.PRECHECK_FAILED, gone.message)) from None
-    except StoreError as error:
-        # Back to its checks: each start of the dial counts towards the customer's rate.
-        raise Retry(str(error), after=UNAVAILABLE_RETRY, stage=CHECK) from error
+    prepared = await _prepare_call(context, job, args)
+    if prepared is None:
+        return Next(CHECK)
+    number, template = prepared.number, prepared.template
     providers = _providers(context, template, number)
     timing, started = context.timing, context.timing.monotonic()
     await job.hand_over(timeout=f"{context.settings.call_deadline}ms")
@@ -145,7 +130,7 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
             ref=job.ref,
             to=args.phone,
             from_=number.number,
-            script=script,
+            script=prepared.script,
             status_url=context.status_url(provider, job.ref),
             ring_s=template.ring_s,
             limit_s=template.limit_s,
@@ -158,10 +143,57 @@ async def place_call(context: CallsContext, job: Job, args: LeadArgs) -> Next | 
         _log.warning("call uncertain: lead=%s provider=%s error=%s", job.id, providers[0], unsure)
         return None
     except ProviderRefused as refused:
-        await _settle_refused(context, job, view, template, number, refused)
+        await _settle_refused(context, job, prepared.view, template, number, refused)
         return None
     await job.known_as(f"{dialled.provider}:{dialled.call_id}")
     return None
+
+
+class _PreparedCall(NamedTuple):
+    """What a call needs, read before the hand-over.
+
+    Attributes:
+        view: the lead's job, as it was before the call.
+    """
+
+    view: JobView
+    template: Template
+    number: Number
+    script: Script
+
+
+async def _prepare_call(context: CallsContext, job: Job, args: LeadArgs) -> _PreparedCall | None:
+    """Read what the call of a lead needs, and check the lead again.
+
+    Returns:
+        None if the job lacks a gate that the lead must pass now.
+
+    Raises:
+        Dead: a check refused the lead, or its template does not exist.
+        Retry: the number cannot be used, or the directory or the store is unavailable.
+        InvalidValue: the public URL of this server is not set.
+    """
+    pool, member = next(iter(job.permits.items()))
+    try:
+        view = await _view(context, job)
+        contents = await context.catalogue.read()
+        template = contents.template(args.template)
+        if _member(contents, pool, member) is None or _lacks_gates(
+            context, contents, template, view
+        ):
+            contents = await context.catalogue.newest()
+            template = contents.template(args.template)
+        if _lacks_gates(context, contents, template, view):
+            return None
+        number = _calling_number(context, contents, pool, member)
+        script = _script(template, args)
+        await _check_again(context, job, args, template, view)
+    except UnknownRecord as gone:
+        raise Dead(reason_of(Outcome.PRECHECK_FAILED, gone.message)) from None
+    except StoreError as error:
+        # Back to its checks: each start of the dial counts towards the customer's rate.
+        raise Retry(str(error), after=UNAVAILABLE_RETRY, stage=CHECK) from error
+    return _PreparedCall(view, template, number, script)
 
 
 def _lacks_gates(
