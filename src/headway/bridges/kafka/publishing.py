@@ -41,8 +41,9 @@ class Tally:
     paused: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
 
 
-_FULL_PAUSE = 0.02  # seconds to wait while librdkafka's queue is full
-_POLL = 0.2
+_FULL_PAUSE_S = 0.02
+"""How long to wait while librdkafka's queue is full."""
+_POLL_S = 0.2
 
 _log = logging.getLogger("headway.kafka")
 
@@ -98,7 +99,7 @@ class Publisher:
                 producer.produce(topic, value, key, headers=named, on_delivery=on_delivery)
                 break
             except BufferError:
-                await self._timing.pause(_FULL_PAUSE)
+                await self._timing.pause(_FULL_PAUSE_S)
             except KafkaException as error:
                 raise failure(error.args[0], sent=False) from None
         return await future
@@ -114,7 +115,7 @@ class Publisher:
 
     def _poll(self, producer: Producer) -> None:
         while self._producer is producer or len(producer):
-            producer.poll(_POLL)
+            producer.poll(_POLL_S)
             if self._ended and self._loop is not None and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self._resolve)
 
@@ -205,6 +206,43 @@ class KafkaKinds(NamedTuple):
     tally: Tally
 
 
+class _PublishHandler:
+    """Publishes the message of a job, and counts the result."""
+
+    def __init__(self, publisher: Publisher, counts: Tally) -> None:
+        self._publisher = publisher
+        self._counts = counts
+
+    async def publish(
+        self,
+        job: Job,
+        topic: str,
+        value: object,
+        key: str | None,
+        headers: Mapping[str, str] | None,
+        encoding: Encoding,
+    ) -> dict[str, int]:
+        try:
+            payload = _payload(value, encoding)
+            acknowledged = await self._publisher.publish(
+                topic,
+                payload,
+                key=None if key is None else key.encode(),
+                headers=_headers(job, headers),
+            )
+        except ProviderRefused as error:
+            self._counts.failed[topic] += 1
+            if error.provider_code in _NEVER:
+                raise Dead(error.message) from None
+            delay = timedelta(milliseconds=_RETRY_REFUSED.delay_ms(job.attempt, job.ref))
+            raise Retry(error.message, after=delay) from error
+        except ProviderError:
+            self._counts.failed[topic] += 1
+            raise
+        self._counts.published[topic] += 1
+        return acknowledged._asdict()
+
+
 def declare_kafka(
     app: App,
     servers: str | None = None,
@@ -219,34 +257,7 @@ def declare_kafka(
     given = settings or read_kafka_settings({} if servers is None else {"servers": servers})
     publisher = Publisher(producer_config(given))
     counts = Tally()
-
-    async def send(
-        job: Job,
-        topic: str,
-        value: object,
-        key: str | None,
-        headers: Mapping[str, str] | None,
-        encoding: Encoding,
-    ) -> dict[str, int]:
-        try:
-            payload = _payload(value, encoding)
-            acknowledged = await publisher.publish(
-                topic,
-                payload,
-                key=None if key is None else key.encode(),
-                headers=_headers(job, headers),
-            )
-        except ProviderRefused as error:
-            counts.failed[topic] += 1
-            if error.provider_code in _NEVER:
-                raise Dead(error.message) from None
-            delay = timedelta(milliseconds=_RETRY_REFUSED.delay_ms(job.attempt, job.ref))
-            raise Retry(error.message, after=delay) from error
-        except ProviderError:
-            counts.failed[topic] += 1
-            raise
-        counts.published[topic] += 1
-        return acknowledged._asdict()
+    handler = _PublishHandler(publisher, counts)
 
     @app.job(name=PUBLISH, lane=given.out.lane, retry=_RETRY_REFUSED)
     async def publish(
@@ -257,7 +268,7 @@ def declare_kafka(
         headers: dict[str, str] | None = None,
         encoding: Encoding = "json",
     ) -> dict[str, int]:
-        return await send(job, topic, value, message_key, headers, encoding)
+        return await handler.publish(job, topic, value, message_key, headers, encoding)
 
     @app.job(
         name=PUBLISH_IN_ORDER,
@@ -275,7 +286,7 @@ def declare_kafka(
         headers: dict[str, str] | None = None,
         encoding: Encoding = "json",
     ) -> dict[str, int]:
-        return await send(job, topic, value, message_key, headers, encoding)
+        return await handler.publish(job, topic, value, message_key, headers, encoding)
 
     return KafkaKinds(publish, publish_in_order, publisher, counts)
 
