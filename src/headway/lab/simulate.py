@@ -39,8 +39,8 @@ from headway.stores.memory import MemoryStore
 
 LONGEST_MS = 7 * 86_400_000
 """Maximum length of a scenario without a duration."""
-_LOOK_MS = 5_000
-_STEPS = 200
+_CHECK_EVERY_MS = 5_000
+_PROGRESS_STEPS = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Progress = Callable[[str, float], None]
@@ -121,7 +121,7 @@ class _Play:
         while self.loop.clock() < self.last_at:
             if self.all_sent and not await self._unfinished():
                 break
-            await self._sleep_until(min(self.last_at, self.loop.clock() + _LOOK_MS))
+            await self._sleep_until(min(self.last_at, self.loop.clock() + _CHECK_EVERY_MS))
 
     async def _unfinished(self) -> int:
         stats = await self.store.read(StatsQuery())
@@ -236,7 +236,7 @@ class _Play:
         total_ms = max(1, self.last_at - self.scenario.start)
         while self.progress is not None:
             self.progress(self.scenario.name, (self.loop.clock() - self.scenario.start) / total_ms)
-            await self.timing.pause(total_ms / _STEPS / 1000)
+            await self.timing.pause(total_ms / _PROGRESS_STEPS / 1000)
 
 
 def _opened(closing: Closed, gate: str, at: int) -> Closed:

@@ -24,7 +24,7 @@ ARGUMENTS = 5
 """Number of arguments of each call; see base/run.lua."""
 
 
-_Place = tuple[asyncio.AbstractEventLoop, bool]
+_LinkKey = tuple[asyncio.AbstractEventLoop, bool]
 """An event loop, and whether its link is for urgent calls."""
 
 
@@ -38,8 +38,8 @@ class Calls:
         self._options = options
         self.pool = Pool(options, self.key("facts"))
         self._heads: dict[str, bytes] = {}
-        self._links: dict[_Place, LoopLink] = {}
-        self._joining: dict[_Place, asyncio.Task[LoopLink | None]] = {}
+        self._links: dict[_LinkKey, LoopLink] = {}
+        self._opening: dict[_LinkKey, asyncio.Task[LoopLink | None]] = {}
         self._lock = Lock()
 
     def key(self, suffix: str) -> str:
@@ -65,11 +65,11 @@ class Calls:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return self.pool.run(script, payload)
-        place = (loop, urgent)
-        link = self._links.get(place)
+        link_key = (loop, urgent)
+        link = self._links.get(link_key)
         if link is None or link.dead:
-            link = await self._join(place)
-        reply = None if link is None else await self._call_on(place, link, payload)
+            link = await self._open_once(link_key)
+        reply = None if link is None else await self._call_on(link_key, link, payload)
         if isinstance(reply, bytes):
             self.pool.note_answer()
             return reply
@@ -80,7 +80,7 @@ class Calls:
         """Return the encoded call of a script."""
         return self._head(script) + packed_words(arguments)
 
-    async def _call_on(self, place: _Place, link: LoopLink, payload: bytes) -> bytes | None:
+    async def _call_on(self, link_key: _LinkKey, link: LoopLink, payload: bytes) -> bytes | None:
         try:
             reply = await link.call(payload)
         except NotSentError:
@@ -90,7 +90,7 @@ class Calls:
             raise lost from error
         if isinstance(reply, ReplyError) and is_transient(str(reply)):
             # The server may no longer be the master.
-            self._links.pop(place, None)
+            self._links.pop(link_key, None)
             link.retire()
         return reply if isinstance(reply, bytes) else None
 
@@ -113,15 +113,15 @@ class Calls:
             self._heads[script.name] = head
         return head
 
-    async def _join(self, place: _Place) -> LoopLink | None:
-        """Return the link of a place, opened once for concurrent callers; None if that fails."""
-        joining = self._joining.get(place)
-        if joining is None:
-            loop, _ = place
-            joining = self._joining[place] = loop.create_task(self._make(place))
-        return await asyncio.shield(joining)
+    async def _open_once(self, link_key: _LinkKey) -> LoopLink | None:
+        """Open a link, once for concurrent callers; return None if that fails."""
+        opening = self._opening.get(link_key)
+        if opening is None:
+            loop, _ = link_key
+            opening = self._opening[link_key] = loop.create_task(self._open_link(link_key))
+        return await asyncio.shield(opening)
 
-    async def _make(self, place: _Place) -> LoopLink | None:
+    async def _open_link(self, link_key: _LinkKey) -> LoopLink | None:
         fetch = _LinkFetch(self.pool)
         try:
             await asyncio.to_thread(fetch.run)
@@ -129,13 +129,13 @@ class Calls:
         except (NotSentError, ReplyError):
             return None
         finally:
-            self._joining.pop(place, None)
+            self._opening.pop(link_key, None)
             fetch.end()
         with self._lock:
             for other in [one for one in self._links if one[0].is_closed()]:
                 self._links.pop(other).close()
             if not self.pool.closed:
-                self._links[place] = made
+                self._links[link_key] = made
                 return made
         made.close()
         return None

@@ -121,12 +121,12 @@ class Listed:
             pair, self._bound = queries.about, (query.subject,)
         elif len(query.states) == 1:
             pair = queries.by_state.get(CODES[query.states[0]], pair)
-        self._walk = pair[query.newest]
+        self._queries = pair[query.newest]
 
     def summarize(self, after: int, many: int, states: Sequence[int]) -> Summary:
         session = self._session
         parameters = (after, many, session.number_list(states), *self._bound)
-        count, last, found = session.select(self._walk.summarize, *parameters)[0]
+        count, last, found = session.select(self._queries.summarize, *parameters)[0]
         flows = self._read_flows(found)
         session.flows.read(flows)
         return Summary(count, last, flows)
@@ -136,7 +136,7 @@ class Listed:
     ) -> list[int]:
         lists = self._session.number_list
         parameters = (after, many, lists(states), lists(flows), limit, *self._bound)
-        return [seq for (seq,) in self._session.select(self._walk.fitting, *parameters)]
+        return [seq for (seq,) in self._session.select(self._queries.fitting, *parameters)]
 
 
 class SqlJobs(SqlTable[SessionOf], ABC):
