@@ -28,9 +28,7 @@ async def test_reply_written_to_a_just_closed_connection_is_not_complete(gone: b
 
     watch = ClientWatch(receive)
     await REAL.pause(0)
-    reply = TrackedReply(
-        b"{}", watch=watch, timing=REAL, on_unread=lambda: unread.append(True)
-    )
+    reply = TrackedReply(b"{}", watch=watch, timing=REAL, on_unread=lambda: unread.append(True))
     await reply({}, receive, send)
     assert (reply.is_whole, unread) == (not gone, [True] * gone)
 
