@@ -78,7 +78,7 @@ async def test_change_by_a_server_killed_before_it_requeued_applies_to_waiting_l
     monkeypatch.setattr(requeueing, "SECOND_PASS_S", 0.01)
     monkeypatch.setattr(requeueing, "LOOK_S", 0.01)
     # The change is committed, and nothing after that is done.
-    monkeypatch.setattr(catalogue_routes, "routes", lambda _: ())
+    monkeypatch.setattr(catalogue_routes, "gate_layout", lambda _: ())
     passes: list[int] = []
     requeue = requeueing.requeue
 
