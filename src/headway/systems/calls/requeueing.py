@@ -11,7 +11,7 @@ from headway.core.errors import HeadwayError, StoreError, UnknownRecord
 from headway.core.gates.spec import GateSpec
 from headway.core.state import State
 from headway.runtime.timing import Timing
-from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, pool_of, routes
+from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, gate_layout, pool_of
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import CHECK, DIAL, LANE, LEAD, is_lead, read_args
 from headway.systems.jobs import act
@@ -43,7 +43,7 @@ async def watch(context: CallsContext) -> None:
     while True:
         await timing.wait(context.changed, LOOK_S)
         try:
-            found = routes(await context.catalogue.read())
+            found = gate_layout(await context.catalogue.read())
         except StoreError as error:
             _log.warning("requeueing postponed: error=%s", error)
             await timing.pause(RETRY_S)
