@@ -70,7 +70,7 @@ class Lines:
         lines, self.lines = self.lines, before
         return value, lines
 
-    def fresh(self, stem: str, first: object = "", *, into: str = "") -> str:
+    def fresh(self, stem: str, first: str = "", *, into: str = "") -> str:
         """Start a variable, `into` ("local x" or "x") or a new one, and return its name."""
         head = into or f"local {self.temporary(stem)}"
         if first or head.startswith("local "):

@@ -23,14 +23,10 @@ _DEFINED = re.compile(r"^(?:function )?([A-Z]\w*\.\w+)\b", re.MULTILINE)
 
 
 class Names:
-    """Lua names of Python functions.
-
-    Args:
-        rules: the Lua module of each translated Python module.
-        by_hand: the text of each handwritten Lua module.
-    """
+    """Lua names of Python functions."""
 
     def __init__(self, rules: Mapping[str, str], by_hand: Mapping[str, str]) -> None:
+        """Take the Lua module of each translated Python module, and each other module's text."""
         self.rules = rules
         self.files = {table_of(file): file for file in [*rules.values(), *by_hand]}
         self.defined = {one for text in by_hand.values() for one in _DEFINED.findall(text)}
@@ -42,9 +38,8 @@ class Names:
 
     def of(self, function: Any) -> tuple[str, bool]:
         """Return a function's Lua name, or "" if it has none, and whether it is handwritten."""
-        whole = _whole_name(function)
-        places = self.places.get(whole) or self.places.get(whole.rpartition(".")[0])
-        table, other = places or ("", "")
+        whole = _whole(function)
+        table, other = self.places.get(whole) or self.places.get(whole.rpartition(".")[0], ("", ""))
         if other == "=" or "." in other:
             return other, True
         name = lua_name(other or function.__name__.strip("_"))
@@ -55,12 +50,11 @@ class Names:
 
     def is_single(self, kind: Type) -> bool:
         """Return whether a record is a table of the ledger, which is a module and not passed on."""
-        is_protocol = getattr(kind.record, "_is_protocol", False)
-        return is_protocol and _whole_name(kind.record) in self.places
+        return getattr(kind.record, "_is_protocol", False) and _whole(kind.record) in self.places
 
     def is_passed(self, method: Any) -> bool:
         """Return whether a method gets its object: not if a module names it, besides its class."""
-        return _whole_name(method) not in self.places
+        return _whole(method) not in self.places
 
     def mentioned(self, lines: Iterable[str], own: str) -> str:
         """Return the modules whose tables are used in code."""
@@ -69,7 +63,7 @@ class Names:
         return ", ".join(sorted(self.files[one] for one in tables if one in self.files))
 
 
-def _whole_name(function: Any) -> str:
+def _whole(function: Any) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 

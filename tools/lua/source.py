@@ -10,7 +10,7 @@ import types
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
-from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 NOT_GIVEN = inspect.Parameter.empty
 
@@ -24,8 +24,7 @@ class Type:
     """The type of a value, as far as the translation needs it.
 
     Attributes:
-        kind: int, float, str, bytes, bool, none, list, dict, set, values (of a dict), tuple,
-            record, function or unknown.
+        kind: a builtin type's name, or none, values (of a dict), record, function or unknown.
         parts: elements of a list, keys and values of a dict, or the result of a function.
         record: class of a record: a dataclass, named tuple, protocol or plain class.
         optional: whether it may be None.
@@ -43,11 +42,10 @@ _PLAIN = {int: INT, float: FLOAT, str: STR, bool: BOOL, bytes: BYTES, None: NONE
 _TABLES = {collections.abc.Mapping: "dict", collections.abc.Set: "set", object: "list"}
 
 
-def type_of(hint: Any) -> Type:  # noqa: PLR0911  (one kind after another)
+def type_of(hint: Any) -> Type:
     """Return the type of an annotation; unknown also if its elements may be None."""
+    hint = getattr(hint, "__bound__", hint)
     origin, inner = get_origin(hint), get_args(hint)
-    if isinstance(hint, TypeVar):
-        return type_of(hint.__bound__)
     if origin in {Union, types.UnionType} and type(None) in inner and len(inner) == 2:
         return replace(type_of(next(one for one in inner if one is not type(None))), optional=True)
     if origin is Literal or (isinstance(hint, type) and issubclass(hint, Enum)):
