@@ -125,6 +125,19 @@ def rule(a: str) -> str:
         _translated(tmp_path, monkeypatch, "odd_rules_call", text)
 
 
+def test_record_is_not_changed_to_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+from dataclasses import replace
+
+from headway.core.gates.view import GateView
+
+def rule(a: GateView) -> GateView:
+    return replace(a, opens_at=None)
+"""
+    with pytest.raises(Unsupported, match=r"odd_rules_replace\.py:7: such changes"):
+        _translated(tmp_path, monkeypatch, "odd_rules_replace", text)
+
+
 def _translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> str:
     (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
