@@ -295,6 +295,14 @@ def test_lapse_is_reported_once_a_sixth_of_the_lease_before_its_end(answer: str)
     assert lapses == [10]
 
 
+def test_late_reply_does_not_put_off_the_next_beat_or_a_lapse() -> None:
+    replies = {0: 0.0, 4: 5.75}
+    sent, lapses = beat_virtually(replies.get, 20)
+    assert sent[:3] == [0, 4, 9.75]
+    # The beat at 4 gave a lease until 16.
+    assert lapses == [14]
+
+
 def test_second_lapse_is_reported_like_the_first() -> None:
     _, lapses = beat_virtually(lambda at: 0 if at in {0, 15} else refuse(at), 40)
     assert lapses == [10, 25]
@@ -303,7 +311,7 @@ def test_second_lapse_is_reported_like_the_first() -> None:
 def test_progress_sends_one_early_beat_a_quarter_second_after_the_last_at_the_earliest() -> None:
     # The second progress arrives while the beat for the first is under way.
     sent, _ = beat_virtually(lambda _: 0.125, 6, pokes=(1, 1.0625))
-    assert sent == [0, 1, 1.25, 5.375]
+    assert sent == [0, 1, 1.25, 5.25]
 
 
 def test_reply_after_a_later_one_shortens_no_lease() -> None:

@@ -206,7 +206,10 @@ class Heartbeat:
             alive = await self._beat()
             if alive:
                 lapsed = False
-                seconds = self._lease.interval
+                # From when it was sent, so that the next one still precedes `stop_by` after a late
+                # reply.
+                due = self._beaten_at + self._lease.interval
+                seconds = max(due - self._timing.monotonic(), 0)
             else:
                 late = self._lease.lapsing(self._timing.monotonic())
                 if late and not lapsed:
