@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from headway.bridges.cassandra.link import Cql, Values
+from headway.bridges.cassandra.link import Cql, Page, Values
 from headway.bridges.cassandra.rows import LONGEST_WRITE_MS
 from headway.contract.operate import Acted
 from headway.contract.store import Sent
 from headway.core.errors import IdConflict, InvalidValue, KeyConflict, OutcomeUnknown
 from headway.core.job import DEFAULT_POLICY, NewJob
 from headway.core.state import State
-from tests.bridges.cassandra.world import HOUR, LEASE_MS, MINUTE, Killed, World
+from tests.bridges.cassandra.world import HOUR, LEASE_MS, MINUTE, Engine, Killed, World
 
 LIMIT = 17 * MINUTE
 """Horizon plus margin."""
@@ -189,6 +189,26 @@ async def test_cancelled_job_never_runs_and_records_who_and_why() -> None:
     world.clock.advance(30 * HOUR - 10 * MINUTE)
     await world.reader().round()
     assert await world.made() == 2
+
+
+async def test_key_of_a_job_that_is_moved_into_the_store_meanwhile_creates_no_second_job() -> None:
+    world = World()
+    job = world.job(24 * HOUR, key="k")
+    await world.calendar().enqueue([job])
+
+    class Slow(Engine):
+        async def run(
+            self, statement: Cql, values: Values = (), after: bytes | None = None
+        ) -> Page:
+            if statement is Cql.CLAIM_KEY:
+                await world.calendar().cancel([job.id], "ada")
+            return await super().run(statement, values, after)
+
+    sender = world.calendar(Slow(world.link, world.store))
+    again = world.job(24 * HOUR, key="k")
+    assert await sender.enqueue([again]) == [Sent(job.id, created=False)]
+    assert world.link.left == 0
+    assert not any(name.startswith("key") for name in world.link.index)
 
 
 async def test_key_of_a_cancelled_job_is_free_when_the_store_frees_it() -> None:

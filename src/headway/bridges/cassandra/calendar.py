@@ -318,20 +318,25 @@ class Calendar:
         if not keyed:
             return jobs, set()
         holders: dict[str, tuple[str, bytes]] = {}
+        claimed: set[str] = set()
+        claims = [(*_index(_key_name(job), job), _seconds(job, now)) for job in keyed]
+        for job, rows in zip(keyed, await self._link.run_many(Cql.CLAIM_KEY, claims), strict=True):
+            if rows[0][0]:
+                claimed.add(job.id)
+                holders[_key_name(job)] = job.id, job.body_hash()
+            else:
+                _, _, body, id_, *_ = rows[0]
+                holders[_key_name(job)] = str(id_), bytes(body)
+        # The store last: a key that was free because its job has been moved is there by now.
+        stored: set[str] = set()
         for job in keyed:
             held = await self._store.read(JobsQuery(key=job.key, tenant=job.tenant, limit=1))
             for one in held.rows:
                 body = body_hash(one.kind, one.lane, one.tenant, one.subject, one.args)
                 holders[_key_name(job)] = one.id, body
-        stored = {id_ for id_, _ in holders.values()}
-        new = [job for job in keyed if _key_name(job) not in holders]
-        claims = [(*_index(_key_name(job), job), _seconds(job, now)) for job in new]
-        for job, rows in zip(new, await self._link.run_many(Cql.CLAIM_KEY, claims), strict=True):
-            if rows[0][0]:
-                holders[_key_name(job)] = job.id, job.body_hash()
-            else:
-                _, _, body, id_, *_ = rows[0]
-                holders[_key_name(job)] = str(id_), bytes(body)
+                stored.add(one.id)
+                if job.id in claimed:
+                    await self._link.run(Cql.FREE_KEY, (_key_name(job), UUID(job.id)))
         return [_with_held_id(job, holders) for job in jobs], stored
 
     async def _index_of(self, ids: Sequence[str]) -> dict[str, tuple[datetime, bytes]]:
