@@ -11,6 +11,7 @@ import pytest
 from headway.contract.definitions import Role
 from headway.contract.views import GatesQuery, JobsQuery
 from headway.core.state import State
+from headway.server.paging import encode_cursor
 from tests.systems.calls.source_table.databases import run
 from tests.systems.calls.source_table.site import Site
 from tests.systems.calls.source_table.test_row_migration import choose, rows, sited
@@ -120,5 +121,8 @@ async def test_results_of_the_older_system_are_shown_beside_and_compared(
     assert len(page["rows"]) == 4
     assert len(rest["rows"]) == COUNT - 4
     assert rest["cursor"] is None
-    wrong = await site.rig.call(Role.VIEWER, "GET", "/calls/migration/shadow?cursor=zzz")
-    assert wrong.status_code == 422
+    for text in ("5", "x 1", "\u0665 1", f"{10**18} 1"):
+        cursor = encode_cursor(text)
+        wrong = await site.rig.call(Role.VIEWER, "GET", f"/calls/migration/shadow?cursor={cursor}")
+        assert wrong.status_code == 422, text
+        assert "the cursor does not belong to this listing" in wrong.text
