@@ -22,6 +22,10 @@ from headway.stores import open_store
 from tests.runtime.observed_store import ObservedStore, beat_soon, soon, working
 
 
+class NoStore:
+    """For tests that never reach a store."""
+
+
 def returned(store: ObservedStore) -> Callable[[], Awaitable[bool]]:
     """Return whether the settlement of a handler that handed over has been written."""
 
@@ -511,6 +515,17 @@ async def test_refused_hand_over_of_a_cancelled_handler_stops_no_worker() -> Non
     refused.set()
     settler.close()
     await running
+
+
+async def test_settler_tells_runs_of_one_job_apart_while_a_verdict_is_pending() -> None:
+    """A stale run of a job is stopped, although a later one waits for its verdict here."""
+    settler = Settler(NoStore(), "w", Held(), Timing())
+    handler = asyncio.ensure_future(settler.write(HandedOver("job", 2, key="k", timeout_ms=1)))
+    await pause(0)
+    assert settler.asks(("job", 2))
+    assert not settler.asks(("job", 1))
+    assert not settler.asks(("other", 2))
+    handler.cancel()
 
 
 async def test_reconcile_handler_decides_when_no_signal_arrived(

@@ -78,21 +78,24 @@ async def test_failed_attempt_is_recorded_with_its_traceback_and_retried(
 async def test_retry_sets_the_time_and_closes_a_gate_in_the_same_step(
     app: hw.App, store: ObservedStore
 ) -> None:
-    twilio = hw.Slots("rate:twilio", 5)
+    twilio, line = hw.Slots("rate:twilio", 5), hw.Slots("line", 5)
 
-    @app.job(gates=[twilio])
+    @app.job(gates=[twilio, line])
     async def dial(job: hw.Job) -> None:
+        job.close("line", after="1m", reason="busy")
         raise hw.Retry("429", after="1h", close="rate:twilio")
 
     sent = await app.send_async(dial)
     async with working(app):
         view = await store.becomes(sent.id, "scheduled")
-        (gate,) = (await store.read(GatesQuery(names=("rate:twilio",)))).rows
+        closed, gate = (await store.read(GatesQuery(names=("line", "rate:twilio")))).rows
     run = view.runs[0]
     assert (run.outcome, run.error) == ("failed", "429")
     assert view.due_at - run.ended_at == 3_600_000
     assert (gate.open, gate.closed_reason) == (False, "429")
     assert gate.closed_until == view.due_at
+    # What the handler closed before it raised.
+    assert (closed.closed_reason, closed.closed_until) == ("busy", run.ended_at + 60_000)
 
 
 async def test_snooze_closes_a_gate_in_the_same_step_and_uses_no_attempt(
