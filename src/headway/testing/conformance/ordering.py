@@ -12,9 +12,9 @@ from headway.contract.definitions import DeclareLane, LaneSpec
 from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.outcomes import Failed, Succeeded
 from headway.core.gates.slots import Slots
-from headway.core.job import MAX_BATCH, MAX_PRIORITY
+from headway.core.job import DEFAULT_POLICY, MAX_BATCH, MAX_PRIORITY
 from headway.core.state import State
-from headway.testing.conformance.rig import ConformanceGroup, Rig
+from headway.testing.conformance.rig import SHORT, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, PlayedWorker
 from headway.testing.jobs import use_of
 
@@ -161,6 +161,15 @@ class SchedulingGroup(ConformanceGroup):
         later = await rig.add(lane="other", expires_at=expires_at + 5_000)
         assert await rig.worker.take_ids(5, "other") == [later.id]
         assert await rig.worker.take_ids(5) == [last.id]
+
+    async def test_claim_ends_what_expires_at_this_instant_though_it_starts_something_else(
+        self, rig: Rig
+    ) -> None:
+        first = await rig.add(**SHORT)
+        last = await rig.add(key=None, policy=DEFAULT_POLICY, expires_at=rig.clock() + 1_000)
+        rig.clock.advance(1_000)
+        assert await rig.worker.take_ids(1) == [first.id]
+        assert await rig.state(last.id) is State.DEAD
 
     async def test_claim_names_the_jobs_it_finds_expired(self, rig: Rig) -> None:
         expired = [await rig.add(expires_at=rig.clock() + 5_000) for _ in range(2)]
