@@ -210,6 +210,16 @@ def test_tightest_exchange_bounds_the_time_of_a_claim(sent: float, bound: float)
     assert time.earliest(1_009_000, 101.0) == 101.0
 
 
+def test_exchange_bounds_claims_until_two_windows_without_a_quicker_one_have_passed() -> None:
+    time = StoreTime()
+    time.observe(100.0, 1_000_000)
+    # The store's time in each later reply is half a second after the request was sent.
+    for sent, slower in ((130.0, 0.0), (160.0, 0.0), (190.0, 0.0), (191.0, 0.5)):
+        now = 1_000_500 + round((sent - 100) * 1000)
+        time.observe(sent, now)
+        assert time.earliest(now, 999.0) == pytest.approx(sent + 0.5 - slower)
+
+
 def test_beat_sends_the_newest_progress_once_and_again_if_it_failed() -> None:
     held = Held()
     held.note_progress(("a", 1), b"1")
