@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from headway.contract.definitions import Role, TokenSecret, TokenSpec
-from headway.core.errors import Unauthenticated
-from headway.runtime.tokens import digest, matches, new_token, parse
+from headway.contract.views import TokenView
+from headway.core.errors import InvalidState, Unauthenticated
+from headway.runtime.tokens import digest, matches, new_token, parse, rotate, shown_token
 
 NOW = 1_790_000_000_000
 
@@ -78,6 +79,40 @@ def test_token_is_valid_until_just_before_its_end() -> None:
 
     assert matches(spec, secret, NOW - 1)
     assert not matches(spec, secret, NOW)
+
+
+def test_rotation_extends_no_replaced_secret_and_drops_the_expired_ones() -> None:
+    ends = {"current": None, "soon": NOW + 1, "late": NOW + 9_000, "just expired": NOW}
+    secrets = {name: replace(new_token().secret, until_at=at) for name, at in ends.items()}
+    spec, made = rotate(_spec(*secrets.values()), NOW, 5_000)
+
+    kept = {"current": NOW + 5_000, "soon": NOW + 1, "late": NOW + 5_000}
+    old = tuple(replace(secrets[name], until_at=at) for name, at in kept.items())
+    assert spec.secrets == (made.secret, *old)
+
+
+def test_rotation_without_grace_leaves_the_new_secret_alone() -> None:
+    spec, made = rotate(_spec(new_token().secret), NOW, 0)
+
+    assert spec.secrets == (made.secret,)
+
+
+def test_token_is_rotated_until_just_before_its_end() -> None:
+    spec = _spec(new_token().secret, expires_at=NOW)
+
+    assert rotate(spec, NOW - 1, 0)[0].expires_at == NOW
+    with pytest.raises(InvalidState, match="has expired"):
+        rotate(spec, NOW, 0)
+
+
+@pytest.mark.parametrize(("until_at", "shown"), [(NOW, None), (NOW + 1, NOW + 1)])
+def test_replaced_secret_is_shown_while_it_is_accepted(until_at: int, shown: int | None) -> None:
+    old = replace(new_token().secret, until_at=until_at)
+    view = TokenView(
+        spec=_spec(new_token().secret, old), created_at=0, created_by="ann", used_at=None
+    )
+
+    assert shown_token(view, NOW).old_until_at == shown
 
 
 @pytest.mark.parametrize(
