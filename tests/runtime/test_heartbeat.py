@@ -314,6 +314,11 @@ def test_progress_sends_one_early_beat_a_quarter_second_after_the_last_at_the_ea
     assert sent == [0, 1, 1.25, 5.25]
 
 
+def test_beat_that_hangs_right_after_another_leaves_time_to_repeat_it() -> None:
+    sent, lapses = beat_virtually(lambda at: None if 0 < at < 1 else 0, 10.5, pokes=[0.1])
+    assert (sent, lapses) == ([0, 0.25, 8.75], [])
+
+
 def test_reply_after_a_later_one_shortens_no_lease() -> None:
     lease = Lease(3_000)
     lease.extend(10.0, 3_000)
