@@ -283,6 +283,12 @@ class ReleasePermitGroup(ConformanceGroup):
         assert await release(request="third") is True
         assert await rig.holders("line") == []
 
+    async def test_release_by_the_name_of_a_pool_revokes_its_members_permit(self, rig: Rig) -> None:
+        run = await rig.start(gates=(Pool("numbers", {"+1": 1}),), expires_at=None)
+        assert await rig.used("numbers/+1") == 1
+        assert await rig.store.release_permit("numbers", run.id, "bob", "stuck") is True
+        assert await rig.used("numbers/+1") == 0
+
     async def test_forced_release_feeds_a_keyed_gate(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         first, second = await rig.add_many(2, gates=(use_of(PHONE, phone="1"),))
