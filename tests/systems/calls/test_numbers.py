@@ -12,7 +12,14 @@ import pytest
 import headway as hw
 from headway.contract.views import GatesQuery
 from headway.systems.calls import make
-from headway.systems.calls.catalogue import CatalogueContents, Number, gate_layout
+from headway.systems.calls.catalogue import (
+    CatalogueContents,
+    Number,
+    changed_gates,
+    gate_layout,
+    pool_gate,
+    reseller_gate,
+)
 from headway.systems.calls.template import HoursBody, Template
 from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
@@ -325,3 +332,21 @@ def test_only_relevant_changes_recheck_waiting_leads() -> None:
         {"hours": HoursBody(spans="09:00-17:00")},
     ):
         assert moves(templates={"default": default.model_copy(update=change)}), change
+
+
+def test_number_of_a_reseller_in_a_named_pool_is_a_member_of_that_pool_alone() -> None:
+    number = Number(
+        number=NUMBER, provider="twilio", maximum_channels=2, reseller="acme", pool="vip"
+    )
+    assert number.gate == pool_gate("vip")
+    assert replace(number, pool=None).gate == reseller_gate("acme")
+
+
+def test_pool_that_has_lost_its_last_number_is_declared_empty() -> None:
+    number = Number(number=NUMBER, provider="twilio", maximum_channels=2, reseller="acme")
+    before = CatalogueContents(revision=1, numbers={NUMBER: number}, templates={})
+    after = CatalogueContents(revision=2, numbers={}, templates={})
+    (emptied,) = changed_gates(before, after)
+    assert (emptied.name, emptied.members) == (reseller_gate("acme"), ())
+    # It was empty already.
+    assert changed_gates(after, after) == ()
