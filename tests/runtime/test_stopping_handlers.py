@@ -281,7 +281,9 @@ async def test_handler_learns_that_its_lease_is_lost_and_writes_nothing(
     ] == ["HandedOver"]
 
 
-async def test_slot_of_a_lost_run_takes_the_next_job_and_its_worker_leaves(app: hw.App, store: ObservedStore) -> None:
+async def test_slot_of_a_lost_run_takes_the_next_job_and_its_worker_leaves(
+    app: hw.App, store: ObservedStore
+) -> None:
     begun = asyncio.Event()
 
     @app.job()
