@@ -171,3 +171,22 @@ async def test_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     await directory.close()
     assert modes["directory.db"] == 0o600
     assert set(modes.values()) == {0o600}
+
+
+async def test_full_device_is_reported_with_what_to_do(tmp_path: Path, proxy: Proxy) -> None:
+    each = (
+        (f"sqlite:///{tmp_path}/directory.db", "PRAGMA max_page_count = 1"),
+        # The server reports a full device by this code.
+        (proxy.url, "DO $$ BEGIN RAISE 'device full' USING ERRCODE = '53100'; END $$"),
+    )
+    for url, full in each:
+        directory = directory_of(url)
+        await directory.open()
+        with pytest.raises(StoreUnavailable, match="cannot be written") as caught:  # noqa: PT012  (the device is full in the block)
+            async with directory.change() as session:
+                await session.execute(text(full))
+                told = "INSERT INTO field_settings VALUES ('a', :value, 1)"
+                await session.execute(text(told), {"value": "x" * 100_000})
+        assert caught.value.hint == "free some space on its device"
+        assert await names(directory) == []
+        await directory.close()

@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from sqlite3 import SQLITE_BUSY, SQLITE_READONLY
+from sqlite3 import SQLITE_BUSY, SQLITE_FULL, SQLITE_READONLY
 from threading import Thread
 from time import monotonic
 from typing import Any
@@ -53,6 +53,8 @@ _HINTS = {
     True: "its folder must exist, and this user must be able to write to the folder and the file",
     False: "check that its server is running, and that the URL is correct",
 }
+_DISK_FULL = "53100"
+"""SQLSTATE of PostgreSQL."""
 _NO_PRIVILEGE = "42501"
 """SQLSTATE of PostgreSQL. That a server is read-only is no such error: it may be failing over."""
 CONNECTIONS = 10
@@ -312,7 +314,7 @@ async def _translate_errors(place: str) -> AsyncGenerator[None]:
     """Translate database errors into Headway's.
 
     Raises:
-        StoreUnavailable: the database does not answer.
+        StoreUnavailable: the database does not answer, or its device is full.
         StoreMisconfigured: it does not permit this.
         InvalidValue: the database cannot store a value, so a retry would fail too.
         IntegrityError: a constraint was violated; only the caller of the block knows why.
@@ -328,13 +330,16 @@ async def _translate_errors(place: str) -> AsyncGenerator[None]:
     except (DBAPIError, PoolTimeout, OSError) as error:
         origin = getattr(error, "orig", error)
         reason = str(origin)[:200]
-        if (
-            getattr(origin, "sqlstate", None) == _NO_PRIVILEGE
-            or getattr(origin, "sqlite_errorcode", 0) & 0xFF == SQLITE_READONLY
-        ):
+        state = getattr(origin, "sqlstate", None)
+        code = getattr(origin, "sqlite_errorcode", 0) & 0xFF
+        if state == _NO_PRIVILEGE or code == SQLITE_READONLY:
             message = f"the directory at {place} refused this: {reason}"
             hint = "its user must be able to read and change the tables"
             raise StoreMisconfigured(message, hint=hint) from error
+        if state == _DISK_FULL or code == SQLITE_FULL:
+            # Not StoreFull: it can still be read, and callers wait as for any other outage.
+            message = f"the directory at {place} cannot be written: {reason}"
+            raise StoreUnavailable(message, hint="free some space on its device") from error
         message = f"the directory at {place} does not answer: {reason}"
         raise StoreUnavailable(message, hint=_HINTS[place.startswith("sqlite")]) from error
 
