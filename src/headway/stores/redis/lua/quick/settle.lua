@@ -38,8 +38,13 @@ local function ends_of(request)
   return ids, runs, results
 end
 
--- Return the row of a job after its end; nil if that needs care, returns permits, or clears a reason
--- as a success does.
+-- Return whether the rest of a packed row has a reason, which a success would clear.
+local function has_reason(raw, from, size)
+  local rest = size > 0 and sub(raw, from, from + size - 1)
+  return rest and string.find(rest, 'reason', 1, true) and cmsgpack.unpack(rest).reason
+end
+
+-- Return the row of a job after its end; nil if that needs care, returns permits or clears a reason.
 local function ended(worker, ending, raw, run, result)
   -- Running, without care and permits.
   if not raw or byte(raw, 1) ~= 114 or byte(raw, 2) % 4 ~= 0 then
@@ -49,7 +54,7 @@ local function ended(worker, ending, raw, run, result)
   if unpack_bytes('>I4', raw, RUN) ~= run or sub(raw, 80, 79 + length) ~= worker then
     return nil
   end
-  if size > 0 and string.find(raw, 'reason', 80, true) then
+  if has_reason(raw, 80 + length + last, size) then
     return nil
   end
   local sized, rest = sub(raw, 76, 79), ''

@@ -80,16 +80,21 @@ end
 
 local pack = struct.pack
 
--- Return whether a packed row is a run of this worker whose end needs no care, and its rest has no
--- reason, which a success would clear.
+-- Return whether the rest of a packed row has a reason, which a success would clear.
+local function has_reason(raw, from, size)
+  local rest = size > 0 and sub(raw, from, from + size - 1)
+  return rest and string.find(rest, 'reason', 1, true) and cmsgpack.unpack(rest).reason
+end
+
+-- Return whether a packed row is a run of this worker whose end needs no care and clears no reason.
 local function may_finish(raw, worker, run)
   if not raw or byte(raw, 1) ~= 114 or byte(raw, 2) % 2 == 1 then
     return false
   end
-  if Codec.read4(raw, 76) > 0 and string.find(raw, 'reason', 80, true) then
+  local length, last, size = struct.unpack('>I2I2I4', raw, 72)
+  if has_reason(raw, 80 + length + last, size) then
     return false
   end
-  local length = byte(raw, 72) * 256 + byte(raw, 73)
   return Codec.read4(raw, 33) == run and sub(raw, 80, 79 + length) == worker
 end
 
