@@ -80,21 +80,23 @@ end
 
 local pack = struct.pack
 
--- Return whether the rest of a packed row has a reason, which a success would clear.
-local function has_reason(raw, from, size)
-  local rest = size > 0 and sub(raw, from, from + size - 1)
-  return rest and string.find(rest, 'reason', 1, true) and cmsgpack.unpack(rest).reason
+-- Return the rest of a packed row without a reason, which a success clears.
+local function rest_without_reason(raw, from, size)
+  local rest = sub(raw, from, from + size - 1)
+  if size == 0 or not string.find(rest, 'reason', 1, true) then
+    return rest
+  end
+  local fields = cmsgpack.unpack(rest)
+  fields.reason = nil
+  return next(fields) == nil and '' or cmsgpack.pack(fields)
 end
 
--- Return whether a packed row is a run of this worker whose end needs no care and clears no reason.
+-- Return whether a packed row is a run of this worker whose end needs no care.
 local function may_finish(raw, worker, run)
   if not raw or byte(raw, 1) ~= 114 or byte(raw, 2) % 2 == 1 then
     return false
   end
-  local length, last, size = struct.unpack('>I2I2I4', raw, 72)
-  if has_reason(raw, 80 + length + last, size) then
-    return false
-  end
+  local length = byte(raw, 72) * 256 + byte(raw, 73)
   return Codec.read4(raw, 33) == run and sub(raw, 80, 79 + length) == worker
 end
 
@@ -117,13 +119,11 @@ function JobHeld.finish_plain(worker, runs, purge_at)
     local id = ids[place]
     local raw = raws[id]
     if may_finish(raw, worker, runs[2 * place]) then
-      local last = byte(raw, 74) * 256 + byte(raw, 75)
-      local behind = 80 + #worker + last
-      JobRows.put_raw(
-        written,
-        id,
-        'S' .. sub(raw, 2, 58) .. ending .. sub(raw, 76, 79) .. worker .. sub(raw, behind)
-      )
+      local last, size = struct.unpack('>I2I4', raw, 74)
+      local from = 80 + #worker + last
+      local rest = rest_without_reason(raw, from, size)
+      local head = 'S' .. sub(raw, 2, 58) .. ending .. Codec.n4(#rest) .. worker
+      JobRows.put_raw(written, id, head .. rest .. sub(raw, from + size))
       gone[#gone + 1] = holder .. id
       purge[#purge + 1], purge[#purge + 2] = purge_at, sub(raw, 17, 22) .. id
       local flow = sub(raw, 3, 6)
