@@ -18,6 +18,34 @@ from tests.servers.redis import GivenRedis, RedisServer
 
 
 @pytest.mark.parametrize("way", ["to redis", "from redis"])
+async def test_late_signal_is_late_in_the_copy(
+    redis_server: RedisServer | GivenRedis, way: str
+) -> None:
+    clock = FakeClock()
+    stores = [
+        open_store("memory://", clock=clock),
+        open_store(f"{redis_server.url}?namespace=late-{uuid4().hex}", clock=clock),
+    ]
+    source, target = [
+        Rig(store, clock) for store in (stores if way == "to redis" else stores[::-1])
+    ]
+    try:
+        (job,) = await source.add_many(1)
+        worker = source.new_worker()
+        await worker.take(1)
+        await worker.report(HandedOver(job.id, 1, key="sid"))
+        applied, late = (Signal(key="sid", event=event) for event in ("end", "after"))
+        answers = [(await source.store.signal(one)).answer for one in (applied, late)]
+        assert answers == ["applied", "late"]
+        await carry(source, target)
+        repeated = [(await target.store.signal(one)).answer for one in (applied, late)]
+        assert repeated == ["already", "late"]
+    finally:
+        for store in stores:
+            await store.close()
+
+
+@pytest.mark.parametrize("way", ["to redis", "from redis"])
 async def test_kept_signal_is_applied_unchanged_in_the_copy(
     redis_server: RedisServer | GivenRedis, way: str
 ) -> None:

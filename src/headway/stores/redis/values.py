@@ -18,6 +18,7 @@ from headway.core.job import JobPolicy
 from headway.core.records import field_names
 from headway.core.timetable.schedule import At, Cron, Every
 from headway.stores.ledger.packing import decode_signal, encode_json
+from headway.stores.ledger.rows import SignalRow
 
 encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
 
@@ -170,18 +171,19 @@ class _Reader:
 
 
 def signal_to_script(payload: bytes) -> bytes:
-    """Convert an exported signal to the form that scripts store; empty if it was applied.
+    """Convert an exported signal to the form that scripts store, unless it is no longer kept.
 
     Raises:
         msgspec.DecodeError: it is not a signal.
     """
-    return encode(named(decode_signal(payload))) if payload else b""
+    kept = payload not in {b"", SignalRow.LATE}
+    return encode(named(decode_signal(payload))) if kept else payload
 
 
 def signal_from_script(payload: bytes) -> bytes:
-    """Convert a signal stored by a script to the ledger's form; empty if it was applied."""
-    if not payload:
-        return b""
+    """Convert a signal stored by a script to the ledger's form, unless it is no longer kept."""
+    if payload in {b"", SignalRow.LATE}:
+        return payload
     reply = cast("dict[str, Any]", decode_untyped(msgspec.Raw(payload)))
     if "body" in reply:
         reply["body"] = reply["body"].encode("utf-8", "surrogateescape")
