@@ -154,9 +154,24 @@ def what_was_handed_over_stays_so(seen: Evidence) -> Iterator[Violation]:
     turns = {job for job, asked in seen.asked.items() if asked.sort == OFFERED}
     for job in seen.jobs.keys() - turns:
         record = seen.jobs[job]
-        handed = [run["run"] for run in record["runs"] if run["handed_at"] is not None]
+        handed = [
+            run["run"]
+            for run in record["runs"]
+            if run["handed_at"] is not None and not _stopped_before_reply(seen, job, run)
+        ]
         if handed and record["run"] > min(handed):
             yield Violation("restarted", f"{job}: run {record['run']} after {min(handed)}")
+
+
+def _stopped_before_reply(seen: Evidence, job: str, run: Json) -> bool:
+    """Return whether a stop ended the run's handler before it knew of its hand-over.
+
+    Such a handler has not touched the outside world, so its worker asks for another run.
+    """
+    return run["outcome"] == "snoozed" and any(
+        one.outcome == "stopped" and one.handed is None and not one.calls
+        for one in seen.by_run[job, run["run"]]
+    )
 
 
 # ----------------------------------------------------------------------------------------- gates

@@ -49,7 +49,7 @@ class History:
 
     def ask(self, job: str, gates: list[Any], due_at: int | None = None) -> None:
         sort = SORTS.get(job, "")
-        hands_over = job in {"call", "silent"}
+        hands_over = job in {"call", "silent", "stopped"}
         self.note(0.0, "asked", pid=9, jobs=[[job, gates, due_at, hands_over, sort]])
         self.note(0.1, "acked", pid=9, jobs=[job])
         self.record(job)
@@ -72,7 +72,8 @@ class History:
         record = self.jobs[job]
         record["run"] += 1
         at = int(t * 1000)
-        record["runs"].append({"run": record["run"], "claimed_at": at, "handed_at": None})
+        run = {"run": record["run"], "claimed_at": at, "handed_at": None, "outcome": ""}
+        record["runs"].append(run)
         if handed:
             record["runs"][-1]["handed_at"] = at + 10
 
@@ -127,7 +128,7 @@ def settled(t: float, *verdicts: list[Any]) -> Json:
 
 
 def vary(h: History) -> None:
-    """Add stages, offers, hours, a cancel, a timetable and a closed lane."""
+    """Add stages, offers, hours, a stop, a cancel, a timetable and a closed lane."""
     h.ask("staged", [])
     h.begin_stage("staged", 1.0, "check")
     h.begin_stage("staged", 1.5, "dial")
@@ -141,6 +142,8 @@ def vary(h: History) -> None:
     h.offer("offered", 4.5, "cleo")
     h.answer("offered", 5.0, "accepted")
     h.answer("offered", 5.2, "accepted", "already")
+    h.ask("stopped", [])
+    stop_before_the_reply(h, "stopped", 8.0)
     h.ask("unwanted", [])
     h.note(0.2, "cancelled", pid=5, job="unwanted", answer="done")
     h.jobs["unwanted"]["state"] = "cancelled"
@@ -203,8 +206,19 @@ def good() -> History:
 
 def hand_over(h: History, job: str, t: float) -> None:
     h.claim(job, t, handed=True)
-    h.note(t, "begin", job=job, run=1, members={})
-    h.note(t + 0.2, "handed", job=job, run=1)
+    run = h.jobs[job]["run"]
+    h.note(t, "begin", job=job, run=run, members={})
+    h.note(t + 0.2, "handed", job=job, run=run)
+
+
+def stop_before_the_reply(h: History, job: str, t: float) -> None:
+    """A stop ends the handler whose hand-over is written but not answered; it runs again."""
+    hand_over(h, job, t)
+    h.drop(h.find("handed", job))
+    h.note(t + 0.3, "end", job=job, run=1, outcome="stopped")
+    h.jobs[job]["runs"][0]["outcome"] = "snoozed"
+    hand_over(h, job, t + 0.5)
+    h.jobs[job].update(state="dead", reason="deadline")
 
 
 def gate(name: str, kind: str = "slots") -> Json:
@@ -353,6 +367,27 @@ def start_again_after_a_hand_over(h: History) -> None:
 def start_again_after_a_hand_over_that_only_the_record_knows(h: History) -> None:
     h.drop(h.find("handed", "silent"))
     h.claim("silent", 8.0)
+
+
+def start_again_after_an_answered_hand_over(h: History) -> None:
+    h.note(8.2, "handed", job="stopped", run=1)
+    h.drop(h.find("begin", "stopped", 1))
+
+
+def start_again_after_a_handler_that_was_killed(h: History) -> None:
+    h.drop(h.find("end", "stopped"))
+
+
+def start_again_after_a_handler_that_returned(h: History) -> None:
+    h.find("end", "stopped")["outcome"] = "done"
+
+
+def start_again_after_a_call(h: History) -> None:
+    h.note(8.2, "called", job="stopped", run=1)
+
+
+def start_again_without_the_workers_request(h: History) -> None:
+    h.jobs["stopped"]["runs"][0]["outcome"] = "lost"
 
 
 def hold_a_lock_twice(h: History) -> None:
@@ -539,6 +574,11 @@ FAULTS: list[tuple[Callable[[History], None], str]] = [
     (call_before_the_hand_over, "called early"),
     (start_again_after_a_hand_over, "restarted"),
     (start_again_after_a_hand_over_that_only_the_record_knows, "restarted"),
+    (start_again_after_an_answered_hand_over, "restarted"),
+    (start_again_after_a_handler_that_was_killed, "restarted"),
+    (start_again_after_a_handler_that_returned, "restarted"),
+    (start_again_after_a_call, "restarted"),
+    (start_again_without_the_workers_request, "restarted"),
     (hold_a_lock_twice, "capacity"),
     (hold_more_than_a_budget, "capacity"),
     (give_a_lock_back_at_the_hand_over, "capacity"),
