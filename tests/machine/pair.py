@@ -31,7 +31,7 @@ class Pair:
         )
         self.after: dict[str, list[ClaimReply]] = {}
         self.parted = False
-        self.woken = [_Woken(store, self.clock) for store in self.stores]
+        self.woken = [Woken(store, self.clock) for store in self.stores]
 
     def ask(self, question: Callable[[Store], Awaitable[Reply]]) -> Reply | HeadwayError:
         """Call both; return the reply, or the error that both raise, which must be the same."""
@@ -95,7 +95,7 @@ class Pair:
             return error
 
 
-class _Woken:
+class Woken:
     """Lanes that a store has woken since the last `take`, with the earliest time; None: now."""
 
     def __init__(self, store: Any, clock: FakeClock) -> None:

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from headway.contract.claims import Claimed, ClaimRequest
-from headway.contract.definitions import DeclareGate, DefineRequest
+from headway.contract.definitions import DeclareGate, DeclareLane, DefineRequest, LaneSpec
 from headway.contract.outcomes import HandedOver, Returned, SettleRequest, Succeeded
 from headway.contract.signals import Decided, Signal, SignalKind
 from headway.contract.store import InFlight, Store
@@ -25,6 +25,7 @@ from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from headway.testing.dump import dump
 from headway.testing.jobs import use_of
+from tests.machine.pair import Woken
 from tests.servers.redis import GivenRedis, RedisServer
 
 WORKER = "worker-1"
@@ -40,9 +41,9 @@ def in_flight(made: NewJob) -> InFlight:
     return InFlight(job=made, signal_key="call-1", since_at=0, deadline_ms=1_000)
 
 
-async def claimed(store: Store, n: int) -> list[Claimed]:
-    request = ClaimRequest(worker=WORKER, request=1, lanes=(("main", 1),), n=n, free=n)
-    return (await store.claim(request)).jobs
+async def claimed(store: Store, n: int, request: int = 1) -> list[Claimed]:
+    claim = ClaimRequest(worker=WORKER, request=request, lanes=(("main", 1),), n=n, free=n)
+    return (await store.claim(claim)).jobs
 
 
 @pytest.fixture
@@ -114,3 +115,20 @@ async def test_time_of_a_refused_step_does_not_bind_a_store_whose_clock_went_bac
     made = job(gates=(use_of(line),))
     assert (await store.enqueue([made]))[0].created
     assert [one.id for one in await claimed(store, 1)] == [made.id]
+
+
+async def test_lane_with_room_is_not_woken_while_its_jobs_wait_for_another_gate(
+    store: Store, clock: FakeClock
+) -> None:
+    budget = Slots("budget", 1)
+    lane = DeclareLane(spec=LaneSpec(name="main", concurrency=2))
+    await store.define(DefineRequest(items=(DeclareGate(spec=budget), lane), author="ann"))
+    spender, waiter = job(gates=(use_of(budget),)), job(gates=(use_of(budget),))
+    other = job()
+    await store.enqueue([spender, other, waiter])
+    started = [one.id for request in (1, 2, 3) for one in await claimed(store, 1, request)]
+    assert started == [spender.id, other.id]
+    woken = Woken(store, clock)
+    for ended, wakes in ((other, {}), (spender, {"main": None})):
+        await store.settle(SettleRequest(worker=WORKER, outcomes=(Succeeded(ended.id, 1),)))
+        assert woken.take() == wakes

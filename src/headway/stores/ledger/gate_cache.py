@@ -176,9 +176,10 @@ class GateCache:
 
         Return None if the gates must be examined one by one.
         """
-        rows = map(self.find, implicit_gates(flow.lane, flow.tenant, flow.kind))
-        if any(row is not None and row.closed_until is not None for row in rows):
-            return None
+        for name in implicit_gates(flow.lane, flow.tenant, flow.kind):
+            row = self.find(name)
+            if row is not None and row.closed_until is not None:
+                return None
         full: GateUse | None = None
         for use in flow.shared:
             spec, row = self.spec(use.template), self.find(use.name)
@@ -186,7 +187,7 @@ class GateCache:
                 return None
             if row is not None and row.closed_until is not None:
                 return None
-            if full is None and RULES[spec.kind].is_full(self, use.name, spec, row):
+            if full is None and rules_of(spec.kind).is_full(self, use.name, spec, row):
                 full = use
         return full
 

@@ -110,11 +110,6 @@ function GateCache.concurrency(cache, lane)
   return cache.concurrencies[lane] or nil
 end
 
--- Return the names of the four gates that always apply to a flow's jobs.
-function GateCache.implicit_names(flow)
-  return { 'all', 'lane:' .. flow.lane, 'tenant:' .. flow.tenant, 'kind:' .. flow.kind }
-end
-
 -- Delete starts of a rate that have left its window.
 local function trim_row(row, spec)
   row.used = row.used - Starts.trim(row.name, Time.now - (spec.per_ms or 0))

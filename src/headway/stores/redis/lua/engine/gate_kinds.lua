@@ -29,6 +29,7 @@ end
 --   settable: the values of a declared gate that an operator can set.
 --   has_own_limit: one instance of a declared gate can have its own value.
 --   look: fills a view with the gate's room now, as if it were not closed.
+--   is_full: whether the gate certainly has no room until a permit is returned; if missing, it has.
 --   opens_at: when a gate without room for an amount opens by itself, if known; if missing, the
 --   view's `opens_at` is used.
 local kinds = {}
@@ -38,6 +39,10 @@ kinds.slots = { takes_permits = true, settable = { capacity = true }, has_own_li
 function kinds.slots.fill_room(view, spec, row)
   view.most = limit_of(spec.capacity, row)
   view.free = Slots.room(view.most, used_of(row))
+end
+
+function kinds.slots.is_full(_, _, spec, row)
+  return row ~= nil and row.used >= limit_of(spec.capacity, row)
 end
 
 kinds.rate = {
@@ -102,6 +107,16 @@ function kinds.pool.fill_room(view, spec, row, cache)
   view.opens_at = opens_at
 end
 
+function kinds.pool.is_full(cache, name, spec)
+  for _, member in ipairs(spec.members) do
+    local own = GateCache.find(cache, Pool.member_gate(name, member[1]))
+    if own == nil or own.used < limit_of(member[2], own) then
+      return false
+    end
+  end
+  return true
+end
+
 -- Fill a view with the gate's room now, as if it were not closed.
 --   kind: rules of the kind; row: of the gate, nil for none.
 function GateKinds.fill_room(kind, cache, view, spec, row)
@@ -114,6 +129,11 @@ function GateKinds.opens_at(kind, cache, view, spec, amount)
     return view.opens_at
   end
   return kind.opens_at(view, spec, GateCache.find(cache, view.name), amount)
+end
+
+-- Return whether a gate certainly has no room until a permit is returned.
+function GateKinds.is_full(kind, cache, name, spec, row)
+  return kind.is_full ~= nil and kind.is_full(cache, name, spec, row)
 end
 
 -- Return the rules of a kind.

@@ -1,5 +1,6 @@
 -- Map resolved names to declared gates.
 -- python: stores.ledger.gate_cache.GateCache.refuse_members_name, core.gates.spec.is_implicit
+-- python: core.gates.spec.implicit_gates
 -- needs: base.codec, base.run, tables.gates, rules.pool
 
 local GateNames = {}
@@ -20,6 +21,11 @@ function GateNames.is_implicit(gate)
     end
   end
   return false
+end
+
+-- Return the names of the four gates that always apply to a job.
+function GateNames.implicit_gates(lane, tenant, kind)
+  return { 'all', 'lane:' .. lane, 'tenant:' .. tenant, 'kind:' .. kind }
 end
 
 -- Return how long permits of an implicit gate are held: a lane's concurrency counts handlers.

@@ -2,6 +2,7 @@
 -- shared gate.
 -- needs: rules.cached_gates, base.codec, base.keys, base.time, base.write, tables.gates, tables.jobs
 -- needs: tables.lanes, rules.cascade, rules.fairness, rules.gate_view, engine.gate_cache
+-- needs: engine.gate_names
 
 local LaneFlows = {}
 
@@ -87,7 +88,7 @@ LaneFlows.PARKS = 1000
 -- Return the implicit gates of a flow that are defined.
 local function implicit_of(cache, flow)
   local views = {}
-  for place, name in ipairs(GateCache.implicit_names(flow)) do
+  for place, name in ipairs(GateNames.implicit_gates(flow.lane, flow.tenant, flow.kind)) do
     local capacity = place == 2 and GateCache.concurrency(cache, flow.lane) or nil
     views[#views + 1] = CachedGates.implicit(cache, name, capacity)
   end
@@ -161,7 +162,7 @@ local function prefetch_shared(work, flows)
   for _, flow in ipairs(flows) do
     if work.shared[flow] == nil then
       local key = Jobs.flow(flow)
-      for _, name in ipairs(GateCache.implicit_names(key)) do
+      for _, name in ipairs(GateNames.implicit_gates(key.lane, key.tenant, key.kind)) do
         names[#names + 1] = name
       end
       for _, use in ipairs(key.shared) do
@@ -328,6 +329,21 @@ local function hold(work, flow, gates)
   fairness.held[Jobs.flow(flow).tenant] = true
 end
 
+-- Record that a flow waits, and return true, if a full gate makes other checks needless. Only this
+-- gate wakes the lane: the flow cannot run before.
+local function skip_if_full(work, flow)
+  local key = Jobs.flow(flow)
+  local use = #key.shared > 0 and CachedGates.is_just_full(work.cache, key) or nil
+  if use == nil then
+    return false
+  end
+  hold(work, flow, {})
+  work.stopped[flow] = true
+  LaneFlows.begin_closed_period(flow)
+  record_lane(work, use.name, use.template)
+  return true
+end
+
 -- Record that a flow can run, if there are handlers for it.
 local function note_ready(work, view, free, short)
   local fairness = work.fairness
@@ -336,6 +352,30 @@ local function note_ready(work, view, free, short)
   elseif fairness ~= nil and work.rounds == 1 and not short then
     fairness.ready[view.flow] = view.tenant
   end
+end
+
+-- Return the view of a flow, unless it is empty or can only wait, which is recorded.
+local function view_if_open(work, flow, most, least, free)
+  local shared = shared_of(work, flow)
+  local closed = closed_of(shared.gates)
+  local short = #closed > 0
+  if short then
+    hold(work, flow, shared.gates)
+  end
+  if is_shut(closed) then
+    LaneFlows.shut(work, flow)
+    return nil
+  end
+  local view = view_of(work, flow, shared, most, least, short)
+  if view ~= nil then
+    note_ready(work, view, free, short)
+    return view
+  end
+  work.stopped[flow] = true
+  if work.fairness ~= nil then
+    Fairness.stop(work.fairness, flow)
+  end
+  return nil
 end
 
 local function has_expired(row)
@@ -382,25 +422,9 @@ function LaneFlows.views(work, n, free)
   deep = math.floor(deep / #flows)
   least, most = math.max(least, deep), math.max(most, deep)
   for _, flow in ipairs(flows) do
-    local shared = shared_of(work, flow)
-    local closed = closed_of(shared.gates)
-    local short = #closed > 0
-    if short then
-      hold(work, flow, shared.gates)
-    end
-    if is_shut(closed) then
-      LaneFlows.shut(work, flow)
-    else
-      local view = view_of(work, flow, shared, most, least, short)
-      if view == nil then
-        work.stopped[flow] = true
-        if work.fairness ~= nil then
-          Fairness.stop(work.fairness, flow)
-        end
-      else
-        views[#views + 1] = view
-        note_ready(work, view, free, short)
-      end
+    local view = not skip_if_full(work, flow) and view_if_open(work, flow, most, least, free)
+    if view then
+      views[#views + 1] = view
     end
   end
   if work.expiring then
