@@ -78,7 +78,7 @@ async def test_request_that_cannot_be_read_does_not_hold_back_others_at_its_lock
         asked = (await field.ask())["id"]
         await field.asks(asked, "ada")
         spoilt = (await field.ask())["id"]
-        await field.settled("offer_look_over", 4)
+        await field.settled("offer_review", 4)
         await spoil(field.store, spoilt)
         async with asyncio.timeout(LIMIT_S):
             while (await field.job(spoilt)).state is not State.PARKED:

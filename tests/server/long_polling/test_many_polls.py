@@ -68,15 +68,15 @@ async def rig(tmp_path: Any, many_files: None) -> AsyncIterator[Rig]:
 async def test_thousand_polls_cost_one_claim_and_each_gets_one_job_in_order_of_arrival(
     rig: Rig,
 ) -> None:
-    lobby = rig.service.long_polls
+    registry = rig.service.long_polls
     counted = Counted(rig.store)
-    lobby._store = lobby._claiming._store = counted  # type: ignore[assignment]  (it counts calls)
+    registry._store = registry._claiming._store = counted  # type: ignore[assignment]  (it counts calls)
     polls = []
     for number in range(POLLS):
         polls.append(await polling(rig, f"w{number:04}"))
         if number % 50 == 0:
-            await until(lambda wanted=number + 1: len(lobby) == wanted)
-    await until(lambda: len(lobby) == POLLS)
+            await until(lambda wanted=number + 1: len(registry) == wanted)
+    await until(lambda: len(registry) == POLLS)
     # The first poll claimed, and once more when others could wake it; those behind it never did.
     assert counted.calls["claim"] <= 3
     assert counted.open["wait"] == 1
@@ -91,4 +91,4 @@ async def test_thousand_polls_cost_one_claim_and_each_gets_one_job_in_order_of_a
     assert counted.calls["claim"] <= POLLS + 32
     for poll in polls:
         poll.writer.close()
-    await until(lambda: len(lobby) == 0)
+    await until(lambda: len(registry) == 0)

@@ -65,8 +65,8 @@ async def test_expired_offer_is_counted_once(tmp_path: Path):
         sent = await field.ask()
         await field.becomes(sent["id"], "pending")
         await counts(field, {"timeout": 1})
-        # All look-over jobs of the request are done.
-        await field.settled("offer_look_over", 3)
+        # All reviews of the request are done.
+        await field.settled("offer_review", 3)
         await counts(field, {"timeout": 1})
 
 

@@ -81,11 +81,11 @@ async def test_unfit_candidate_does_not_leave_it_waiting_for_a_technician_with_a
         sent = await field.ask()
         await field.directory.close()
         field.work()
-        # The turn is postponed; the look-over job at its intake finds ada free.
+        # The turn is postponed; the review at its intake finds ada free.
         await field.until(sent["id"], lambda told: "scheduled" in told["why"])
         async with asyncio.timeout(LIMIT_S):
             mine = {"subject": sent["id"], "tenant": ""}
-            while not any(one.finished_at for one in await field.jobs("offer_look_over", **mine)):
+            while not any(one.finished_at for one in await field.jobs("offer_review", **mine)):
                 await REAL.pause(0.01)
         await field.directory.open()
         await field.change("ada", on_duty=False)
@@ -141,9 +141,9 @@ async def test_request_waiting_for_the_dispatchers_choice_is_not_skipped(
         await field.asks(second["id"], "bob")
         reply = await field.move(second["id"], "assign", technician="ada", wait=True)
         assert reply.status_code == 200, reply.text
-        # The follow-up of bob's ended offer is done, and a look-over of the request with it.
+        # The follow-up of bob's ended offer is done, and a review of the request with it.
         await field.settled("offer_ended", 1)
-        await field.settled("offer_look_over", len(await field.jobs("offer_look_over")) - 2)
+        await field.settled("offer_review", len(await field.jobs("offer_review")) - 2)
         await field.until(second["id"], lambda told: "technician:ada" in told["why"])
         await field.move(first["id"], "complete")
         told = await field.becomes(second["id"], "assigned")

@@ -18,8 +18,12 @@ import httpx
 import pytest
 
 from headway.carrier.network import PhoneNetwork
+from headway.core.job import NewJob, derived_id
+from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.stores import open_store
+from headway.stores.ledger.packing import encode_json
+from headway.systems.field_service.request import AFTER
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, LINE, a_field, phone_of
 from tests.systems.field_service.history_checks import all_jobs, calls_at_once, check_record
 from tests.systems.telephony.carrier_rig import CarrierRig, carrying
@@ -287,3 +291,19 @@ async def test_worker_that_stops_at_once_in_a_turn_repeats_it_for_the_same_candi
             assert told["asked"] == []
             assert (await field.say(sent["id"], "accept", "ada")).status_code == 200
             assert (await field.move(sent["id"], "complete")).status_code == 200
+
+
+async def test_review_that_the_former_version_left_under_its_name_is_done(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h") as field:
+        await field.technician("ada")
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        review = NewJob(
+            id=derived_id("review", sent["id"]),
+            kind="offer_look_over",
+            lane=AFTER,
+            args=encode_json({"request": sent["id"]}),
+        )
+        await field.store.enqueue([review])
+        (done,) = await field.settled("offer_look_over", 1)
+        assert (done.id, done.state) == (review.id, State.SUCCEEDED)

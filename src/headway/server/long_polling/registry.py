@@ -36,7 +36,7 @@ class PollerHeartbeat:
         self._store = store
         self._timing = timing
         self._lanes = lanes
-        self._worker = f"lobby.{secrets.token_hex(6)}"
+        self._worker = f"polls.{secrets.token_hex(6)}"
 
     async def keep(self) -> None:
         """Send beats until cancelled; the lease expires soon after."""

@@ -32,6 +32,7 @@ from headway.systems.field_service.request import (
     AFTER,
     ALERT,
     CALL_TO,
+    FORMER_REVIEW,
     LINES,
     OFFER,
     OFFER_ENDED,
@@ -253,7 +254,8 @@ def declare(app: App, context: FieldContext) -> None:
     app.job(name=OFFER_ENDED, lane=AFTER, retry=_TURN_RETRY)(after.ended)
     app.job(name=OFFER_TAKEN, lane=AFTER, retry=_TURN_RETRY)(after.taken)
     app.job(name=RING_ENDED, lane=AFTER)(after.ring_ended)
-    app.job(name=REVIEW, lane=AFTER, retry=_TURN_RETRY)(after.review)
+    for name in (REVIEW, FORMER_REVIEW):
+        app.job(name=name, lane=AFTER, retry=_TURN_RETRY)(after.review)
     app.job(
         name=OFFER,
         lane=OFFERS,
