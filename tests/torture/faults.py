@@ -213,21 +213,27 @@ def _end_backends(url: str) -> None:
 def _kill_backend(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as admin:
         found = admin.execute(f"SELECT pid {_OTHERS} ORDER BY random() LIMIT 1".encode()).fetchone()
-    if found is not None:
-        # The server then terminates all other backends, and recovers as after a crash.
-        os.kill(found[0], signal.SIGKILL)
-        _wait_until_up(url)
-
-
-def _wait_until_up(url: str) -> None:
-    end = time.monotonic() + GOES_ON_S
-    while time.monotonic() < end:
-        try:
-            psycopg.connect(url, connect_timeout=2).close()
-        except psycopg.OperationalError:
-            time.sleep(0.02)
-        else:
+        if found is None:
             return
+        # The server then terminates all other backends, and recovers as after a crash. Only the end
+        # of this connection shows that it has noticed; until then it still takes new ones.
+        os.kill(found[0], signal.SIGKILL)
+        _wait_until(lambda: not _works(lambda: admin.execute("SELECT 1")))
+    _wait_until(lambda: _works(lambda: psycopg.connect(url, connect_timeout=2).close()))
+
+
+def _wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + GOES_ON_S
+    while time.monotonic() < end and not holds():
+        time.sleep(0.02)
+
+
+def _works(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 def _redis(url: str, command: str, **words: Any) -> None:
