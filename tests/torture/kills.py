@@ -171,12 +171,14 @@ class Crew:
             return
         since = time.monotonic_ns()
         os.kill(pid, signal.SIGSTOP)
-        meanwhile()
-        time.sleep(seconds)
-        self.rig.witness.note("stopped", of=pid, since=since)
-        # It may have killed itself just before it was stopped.
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+        try:
+            meanwhile()
+            time.sleep(seconds)
+            self.rig.witness.note("stopped", of=pid, since=since)
+        finally:
+            # It may have killed itself just before it was stopped.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     def dismiss(self) -> None:
         """Kill all processes."""
