@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from headway.contract.definitions import DeclareEntry, DefineRequest, EntrySpec, FireRequest
+from headway.contract.operate import ActRequest, Verb
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
 from headway.core.timetable.fires import next_fires
@@ -110,6 +111,24 @@ def test_last_fire_really_happened_even_after_an_edit(headway: Headway):
     assert last(headway) == at
     assert headway("timetable", "disable", "t").code == 0
     assert last(headway) == at
+
+
+def test_fires_that_were_cancelled_or_run_early_are_not_shown_as_next(headway: Headway):
+    now = fire(past=False)
+    fires = next_fires(Every(OFTEN), now, 6)
+    jobs = headway("jobs", "--state", "scheduled", "--json").document["jobs"]
+    first, second, _ = sorted(jobs, key=lambda job: job["due_at"])
+    assert headway("cancel", first["id"]).code == 0
+    early = ActRequest(request="early", verb=Verb.RUN_NOW, ids=(second["id"],), author="ann")
+    with_store(lambda store: store.act(early))
+    (entry,) = headway("timetable", "--json").document["entries"]
+    assert entry["next"] == fires[1:4]
+    assert len(claim("main")) == 1
+    (entry,) = headway("timetable", "--json").document["entries"]
+    assert entry["next"] == fires[2:5]
+    assert headway("timetable", "next", "t", "4", "--json").document["next"] == fires[2:]
+    assert headway("timetable", "disable", "t").code == 0
+    assert headway("timetable", "next", "t", "2", "--json").document["next"] == fires[:2]
 
 
 def test_unknown_entry_is_a_caller_error(headway: Headway):

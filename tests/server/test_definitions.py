@@ -327,6 +327,19 @@ async def test_entry_shows_its_last_real_fire_and_none_laid_ahead(rig: Rig):
     ]
 
 
+async def test_cancelled_fire_is_not_among_the_next(rig: Rig):
+    await done(rig, "PUT", "/v1/timetable/e", ENTRY)
+    await done(rig, "PUT", "/v1/timetable/e", {**ENTRY, "schedule": "every 10m"})
+    fires = (await rig.ask(VIEWER, "/v1/timetable/e", fires=4))["next_at"]
+    rows = (await rig.ask(VIEWER, "/v1/jobs", state="scheduled", limit=50))["rows"]
+    ids = {row["fired_at"]: row["id"] for row in rows}
+    reply = await rig.call(OPERATOR, "POST", f"/v1/jobs/{ids[fires[1]]}/cancel")
+    assert reply.status_code == 200, reply.text
+    left = [fires[0], *fires[2:]]
+    assert (await rig.ask(VIEWER, "/v1/timetable/e", fires=3))["next_at"] == left
+    assert (await rig.ask(VIEWER, "/v1/timetable"))["rows"][0]["next_at"] == left
+
+
 async def test_entry_can_be_fired_now_once_per_idempotency_key(rig: Rig):
     job = {"kind": "clean", "lane": "nightly", "args": {"deep": True}}
     body = {"schedule": "every 1h", "job": job, "enabled": False}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -21,11 +22,12 @@ from headway.core.timetable.schedule import At, Every, Schedule, format_schedule
 from headway.runtime.chores import TimetableChore
 from headway.runtime.records import Record, record
 from headway.runtime.timing import Timing
-from headway.server.last_fires import last_fires
+from headway.server.entry_fires import coming_fires, last_fires
 
 app = new_command()
 
 EntryName = Annotated[str, typer.Argument(metavar="ENTRY", help="Name of the entry.")]
+_Fires = tuple[EntryView, Sequence[int], int | None]
 NEXT = 3
 """Fires per entry in the JSON listing."""
 
@@ -36,14 +38,11 @@ def timetable(session: Session) -> None:
 
     With --json: {"entries": [...]}, each with its next three fires.
     """
-    entries, now, last = session.with_store(_read)
-    rows = [
-        _entry_record(entry, now, NEXT) | {"last": last.get(entry.spec.name)} for entry in entries
-    ]
+    found, now = session.with_store(_read)
     session.terminal.listing(
-        {"entries": rows},
+        {"entries": [_entry_record(*one) for one in found]},
         ["ENTRY", "WHEN", "KIND", "LANE", "NEXT", "LAST", "OVERLAP", "MISFIRE", "FOLDED", ""],
-        [_row(session, entry, now, last.get(entry.spec.name)) for entry in entries],
+        [_row(session, now, *one) for one in found],
         empty="no entries: an App declares them with its first send, or when its worker starts",
     )
 
@@ -59,13 +58,7 @@ def next_(
     Raises:
         UnknownEntry: there is no such entry.
     """
-    entries, now = session.ask_at(TimetableQuery())
-    entry = next((one for one in entries if one.spec.name == name), None)
-    if entry is None:
-        message = f"there is no entry {name!r}"
-        known = [one.spec.name for one in entries]
-        raise UnknownEntry(message, hint=did_you_mean(name, known, "headway timetable lists them"))
-    fires = next_fires(entry.spec.schedule, now, n)
+    entry, fires, now = session.with_store(lambda store: _read_next(store, name, n))
     if session.json:
         session.terminal.document({"entry": name, "next": fires})
         return
@@ -91,29 +84,49 @@ def disable(session: Session, name: EntryName, signed: Signed) -> None:
     define(session, name, EnableEntry(name=name, enabled=False), signed, done=f"{name} is off")
 
 
-async def _read(store: Store) -> tuple[tuple[EntryView, ...], int, dict[str, int]]:
-    """Return the entries, the store's time, and when each entry fired last."""
+async def _read_next(store: Store, name: str, n: int) -> tuple[EntryView, Sequence[int], int]:
+    """Return an entry, its next fires if it were enabled, and the store's time.
+
+    Raises:
+        UnknownEntry: there is no such entry.
+    """
+    entries = await store.read(TimetableQuery())
+    entry = next((one for one in entries if one.spec.name == name), None)
+    if entry is None:
+        message = f"there is no entry {name!r}"
+        known = [one.spec.name for one in entries]
+        raise UnknownEntry(message, hint=did_you_mean(name, known, "headway timetable lists them"))
+    now = (await store.read(StatsQuery())).now
+    if not entry.spec.enabled:
+        return entry, next_fires(entry.spec.schedule, now, n), now
+    return entry, (await coming_fires(store, [entry], now, n))[name], now
+
+
+async def _read(store: Store) -> tuple[list[_Fires], int]:
+    """Return the entries with their next fires and their last one, and the store's time."""
     entries = await store.read(TimetableQuery())
     now = (await store.read(StatsQuery())).now
-    return entries, now, await last_fires(store, entries, now)
+    coming = await coming_fires(store, entries, now, NEXT)
+    last = await last_fires(store, entries, now)
+    names = [(one, one.spec.name) for one in entries]
+    return [(one, coming.get(name, []), last.get(name)) for one, name in names], now
 
 
-def _entry_record(entry: EntryView, now: int, n: int) -> Record:
-    fields = record(entry)
-    fields["schedule"] = _words(entry.spec.schedule)
-    fields["next"] = next_fires(entry.spec.schedule, now, n) if entry.spec.enabled else []
-    return fields
+def _entry_record(entry: EntryView, coming: Sequence[int], last: int | None) -> Record:
+    schedule = _words(entry.spec.schedule)
+    return {**record(entry), "schedule": schedule, "next": coming, "last": last}
 
 
-def _row(session: Session, entry: EntryView, now: int, last: int | None) -> list[str]:
+def _row(
+    session: Session, now: int, entry: EntryView, coming: Sequence[int], last: int | None
+) -> list[str]:
     spec = entry.spec
-    fires = next_fires(spec.schedule, now, 1) if spec.enabled else []
     return [
         spec.name,
         _words(spec.schedule),
         spec.job.kind,
         spec.job.lane,
-        session.clock.around(fires[0] if fires else None, now),
+        session.clock.around(coming[0] if coming else None, now),
         session.clock.at(last),
         spec.overlap,
         spec.misfire,

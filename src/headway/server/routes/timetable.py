@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Annotated
 
@@ -15,7 +15,6 @@ from headway.contract.operate import Edit, Verb
 from headway.contract.views import EntryView, StatsQuery, TimetableQuery
 from headway.core.errors import Forbidden, InvalidValue, UnknownEntry
 from headway.core.job import derived_id
-from headway.core.timetable.fires import next_fires
 from headway.core.timetable.schedule import format_schedule
 from headway.runtime.chores import TimetableChore
 from headway.runtime.records import record
@@ -23,7 +22,7 @@ from headway.server.access import Definer, Observer, Sender
 from headway.server.bodies.base import Name, QueryModel
 from headway.server.bodies.definitions import EntryBody
 from headway.server.caller import Caller
-from headway.server.last_fires import last_fires
+from headway.server.entry_fires import coming_fires, last_fires
 from headway.server.paging import (
     DEFINED,
     IfMatch,
@@ -66,7 +65,8 @@ async def list_entries(params: WhichPage, service: TheService, caller: Observer)
         [one for one in found if caller.sees(one.spec.job)], attrgetter("spec.name"), params
     )
     last = await last_fires(service.store, page.rows, stats.now)
-    rows = [_entry_body(one, stats.now, NEXT, last) for one in page.rows]
+    coming = await coming_fires(service.store, page.rows, stats.now, NEXT)
+    rows = [_entry_body(one, coming, last) for one in page.rows]
     return listed(stats, rows, page.cursor)
 
 
@@ -82,7 +82,8 @@ async def get_entry(
     stats = await service.store.read(StatsQuery())
     entry = await _entry(service, caller, name)
     last = await last_fires(service.store, [entry], stats.now)
-    body = _entry_body(entry, stats.now, params.fires, last)
+    coming = await coming_fires(service.store, [entry], stats.now, params.fires)
+    body = _entry_body(entry, coming, last)
     return answer(body, headers=etag(stats.revision))
 
 
@@ -207,13 +208,13 @@ async def _entry(service: Service, caller: Caller, name: str) -> EntryView:
 
 
 def _entry_body(
-    entry: EntryView, now: int, fires: int, last: Mapping[str, int]
+    entry: EntryView, coming: Mapping[str, Sequence[int]], last: Mapping[str, int]
 ) -> dict[str, object]:
     spec = entry.spec
     return {
         **record(entry),
         "name": spec.name,
         "when": format_schedule(spec.schedule),
-        "next_at": next_fires(spec.schedule, now, fires) if spec.enabled else [],
+        "next_at": coming.get(spec.name, []),
         "last_at": last.get(spec.name),
     }

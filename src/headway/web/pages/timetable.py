@@ -19,7 +19,7 @@ from headway.core.state import State
 from headway.core.timetable.fires import fires_between, latest_fires, next_fires
 from headway.core.timetable.schedule import Every, Schedule, format_schedule
 from headway.server.caller import Caller, Permission
-from headway.server.last_fires import fire_ids, has_fired
+from headway.server.entry_fires import fire_ids, has_fired
 from headway.server.routes import timetable as routes
 from headway.web.page import Action, Call, Facts, Page, PageView, Values, rows_of
 from headway.web.shared_reads import SLOW_S

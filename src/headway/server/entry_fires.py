@@ -1,14 +1,14 @@
-"""When timetable entries last fired, found by the ids of their jobs."""
+"""When timetable entries fired last and fire next, found by the ids of their jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from headway.contract.store import Store
 from headway.contract.views import EntryView, JobsQuery, JobView
 from headway.core.job import fire_id
-from headway.core.state import State
-from headway.core.timetable.fires import latest_fires
+from headway.core.state import FINAL, State
+from headway.core.timetable.fires import latest_fires, next_fires
 from headway.server.finding import MOST_ROWS
 
 RECENT = 5
@@ -29,17 +29,59 @@ async def last_fires(store: Store, entries: Iterable[EntryView], now: int) -> di
     recent = [
         (one, latest_fires(one.spec.schedule, one.first_seen_at - 1, now, RECENT)) for one in fired
     ]
-    ids = tuple(id_ for entry, moments in recent for id_ in fire_ids(entry, moments))
+    ids = [id_ for entry, moments in recent for id_ in fire_ids(entry, moments)]
     found: dict[str, int] = {}
-    for first in range(0, len(ids), MOST_ROWS):
-        query = JobsQuery(ids=ids[first : first + MOST_ROWS], limit=MOST_ROWS)
-        _note_fires(found, (await store.read(query)).rows)
+    _note_fires(found, await _jobs(store, ids))
     # Entries whose schedule has changed, or whose last fires were folded.
     left = {(one.spec.job.lane, one.spec.job.kind) for one in fired if one.spec.name not in found}
     started = tuple(state for state in State if state not in NOT_FIRED)
     for lane, kind in sorted(left):
         query = JobsQuery(lane=lane, kind=kind, states=started, newest=True, limit=MOST_ROWS)
         _note_fires(found, (await store.read(query)).rows)
+    return found
+
+
+async def coming_fires(
+    store: Store, entries: Iterable[EntryView], now: int, n: int
+) -> dict[str, list[int]]:
+    """Return the next n fires of each enabled entry, by name; fewer if no more exist.
+
+    Fires whose jobs were created ahead, and have been cancelled or run early, are left out.
+    """
+    left = {one.spec.name: one for one in entries if one.spec.enabled}
+    found: dict[str, list[int]] = {name: [] for name in left}
+    after = dict.fromkeys(left, now)
+    while left:
+        moments = {
+            name: next_fires(one.spec.schedule, after[name], n - len(found[name]))
+            for name, one in left.items()
+        }
+        ahead = [
+            _fire_id(one, at)
+            for name, one in left.items()
+            for at in moments[name]
+            if at <= (one.ahead_until or 0)
+        ]
+        gone = {one.id for one in await _jobs(store, ahead) if one.run or one.state in FINAL}
+        for name, one in [*left.items()]:
+            found[name] += [at for at in moments[name] if _fire_id(one, at) not in gone]
+            if not moments[name] or len(found[name]) >= n:
+                del left[name]
+            else:
+                after[name] = moments[name][-1]
+    return found
+
+
+def _fire_id(entry: EntryView, at: int) -> str:
+    return fire_id(entry.spec.name, entry.first_seen_at, entry.revision, at)
+
+
+async def _jobs(store: Store, ids: Sequence[str]) -> list[JobView]:
+    """Return the jobs with these ids that exist."""
+    found: list[JobView] = []
+    for first in range(0, len(ids), MOST_ROWS):
+        query = JobsQuery(ids=tuple(ids[first : first + MOST_ROWS]), limit=MOST_ROWS)
+        found += (await store.read(query)).rows
     return found
 
 
