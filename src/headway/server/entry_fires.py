@@ -8,7 +8,7 @@ from headway.contract.store import Store
 from headway.contract.views import EntryView, JobsQuery, JobView
 from headway.core.job import fire_id
 from headway.core.state import FINAL, State
-from headway.core.timetable.fires import latest_fires, next_fires
+from headway.core.timetable.fires import DROPPED, REVISIONS, latest_fires, next_fires
 from headway.server.finding import MOST_ROWS
 
 RECENT = 5
@@ -56,15 +56,16 @@ async def coming_fires(
             name: next_fires(one.spec.schedule, after[name], n - len(found[name]))
             for name, one in left.items()
         }
-        ahead = [
-            _fire_id(one, at)
+        ids = [
+            id_
             for name, one in left.items()
-            for at in moments[name]
-            if at <= (one.ahead_until or 0)
+            for id_ in fire_ids(
+                one, (at for at in moments[name] if at <= (one.ahead_until or 0)), REVISIONS
+            )
         ]
-        gone = {one.id for one in await _jobs(store, ahead) if one.run or one.state in FINAL}
-        for name, one in [*left.items()]:
-            found[name] += [at for at in moments[name] if _fire_id(one, at) not in gone]
+        gone = {(job.entry, job.fired_at) for job in await _jobs(store, ids) if _is_over(job)}
+        for name in [*left]:
+            found[name] += [at for at in moments[name] if (name, at) not in gone]
             if not moments[name] or len(found[name]) >= n:
                 del left[name]
             else:
@@ -72,8 +73,9 @@ async def coming_fires(
     return found
 
 
-def _fire_id(entry: EntryView, at: int) -> str:
-    return fire_id(entry.spec.name, entry.first_seen_at, entry.revision, at)
+def _is_over(fire: JobView) -> bool:
+    """Return whether a fire has run or was cancelled, and not because its entry was changed."""
+    return bool(fire.run) or (fire.state in FINAL and fire.reason != DROPPED)
 
 
 async def _jobs(store: Store, ids: Sequence[str]) -> list[JobView]:
@@ -85,12 +87,16 @@ async def _jobs(store: Store, ids: Sequence[str]) -> list[JobView]:
     return found
 
 
-def fire_ids(entry: EntryView, moments: Iterable[int]) -> dict[str, int]:
-    """Return the possible job ids of an entry's fires, each with the time of its fire."""
+def fire_ids(entry: EntryView, moments: Iterable[int], earlier: int = EARLIER) -> dict[str, int]:
+    """Return the possible job ids of an entry's fires, each with the time of its fire.
+
+    Args:
+        earlier: number of earlier revisions of the entry that may have created them.
+    """
     return {
         fire_id(entry.spec.name, entry.first_seen_at, revision, moment): moment
         for moment in moments
-        for revision in range(max(1, entry.revision - EARLIER), entry.revision + 1)
+        for revision in range(max(1, entry.revision - earlier), entry.revision + 1)
     }
 
 

@@ -52,6 +52,12 @@ MISSED_AFTER_MS = 60_000
 """A fire that starts to wait later than this counts as missed."""
 
 
+DROPPED = "the entry changed"
+"""The reason of fires that a change of their entry cancelled; its next revision has them again."""
+REVISIONS = 8
+"""Number of earlier revisions of an entry whose fires are looked up, to repeat none of them."""
+
+
 def missed(moments: Sequence[int], policy: MisfirePolicy, cap: int) -> list[int]:
     """Return the missed fires that still happen, in order.
 

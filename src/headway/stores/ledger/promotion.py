@@ -1,4 +1,4 @@
-"""Promotion of due jobs, with the misfire and overlap policies of timetable entries."""
+"""Promotion of due jobs, and which fires of timetable entries are repeated or skipped."""
 
 from __future__ import annotations
 
@@ -6,11 +6,40 @@ from collections import Counter
 from collections.abc import Sequence
 
 from headway.contract.definitions import EntrySpec
-from headway.core.job import MAX_BATCH
+from headway.core.job import MAX_BATCH, fire_id
 from headway.core.state import QUEUED, State
-from headway.core.timetable.fires import MISSED_AFTER_MS, MisfirePolicy
+from headway.core.timetable.fires import DROPPED, MISSED_AFTER_MS, REVISIONS, MisfirePolicy
 from headway.stores.ledger.rows import DueFire, EntryRow, JobRow
 from headway.stores.ledger.step import Step
+from headway.stores.ledger.tables import JobTable
+
+
+def undecided_fires(jobs: JobTable, entry: EntryRow, moments: Sequence[int]) -> list[int]:
+    """Return the moments whose fire no earlier revision of the entry has decided.
+
+    A fire that an operator cancelled, or that has run early, is over for all later revisions.
+    """
+    rows = jobs.load(_former_ids(entry, moments))
+    return [
+        moment
+        for moment in moments
+        if not any(_is_decided(rows.get(one)) for one in _former_ids(entry, [moment]))
+    ]
+
+
+def _former_ids(entry: EntryRow, moments: Sequence[int]) -> list[str]:
+    """Return the ids that the jobs of fires had under earlier revisions of their entry."""
+    ids: list[str] = []
+    for moment in moments:
+        revision = entry.revision - 1
+        while revision >= max(1, entry.revision - REVISIONS):
+            ids.append(fire_id(entry.name, entry.first_seen_at, revision, moment))
+            revision -= 1
+    return ids
+
+
+def _is_decided(job: JobRow | None) -> bool:
+    return job is not None and job.reason != DROPPED
 
 
 def due_fires(step: Step, entry: str) -> Sequence[DueFire]:

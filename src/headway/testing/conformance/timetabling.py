@@ -246,6 +246,28 @@ class TimetableGroup(ConformanceGroup):
         again = await declare(rig, MINUTE_MS)
         assert len((await fire(rig, again.revision, 3)).fired) == 1
 
+    @pytest.mark.parametrize("how", ["cancelled", "run", "running", "awaiting"])
+    @pytest.mark.parametrize("changes", [1, 2])
+    async def test_changed_entry_never_repeats_a_fire_that_was_cancelled_or_run_early(
+        self, rig: Rig, how: str, changes: int
+    ) -> None:
+        await create_fires(rig, 1, 2, 3)
+        early = (await fired(rig))[1].id
+        if how == "cancelled":
+            await rig.cancel(early)
+        else:
+            assert await rig.act(Verb.RUN_NOW, early) == [Acted.DONE]
+            run = await rig.worker.take_one()
+            if how == "run":
+                await rig.worker.report(Succeeded(run.id, run.run))
+            elif how == "awaiting":
+                await rig.worker.report(HandedOver(run.id, run.run, key="k", timeout_ms=9_999_999))
+        for change in range(1, changes + 1):
+            new = await declare(rig, MINUTE_MS // (change + 1))
+            assert (await fire(rig, new.revision, 1, 2, 3)).fired == (minute(1), minute(3))
+        queued = [job.fired_at for job in await fired(rig) if job.state is State.SCHEDULED]
+        assert queued == [minute(1), minute(3)]
+
     async def test_changed_entry_keeps_a_fire_that_will_be_retried(self, rig: Rig) -> None:
         await create_fires(rig, 1, 2)
         rig.clock.advance(MINUTE_MS)

@@ -29,6 +29,7 @@ from headway.core.gates.pool import member_gate
 from headway.core.job import NewJob
 from headway.core.naming import check_name
 from headway.core.state import State
+from headway.core.timetable.fires import DROPPED
 from headway.stores.ledger.gatechanges import (
     check_set,
     declare_gate,
@@ -302,7 +303,7 @@ def _drop_fires(step: Step, row: EntryRow) -> None:
         # A job that has run waits for its retry: its fire has happened.
         if job.state is State.SCHEDULED and not job.run:
             # Not counted as folded: no earlier fire replaces it.
-            step.end(job, State.CANCELLED, "", reason="the entry changed")
+            step.end(job, State.CANCELLED, "", reason=DROPPED)
             if row.last_fired is not None:
                 row.last_fired = min(row.last_fired, (job.fired_at or 0) - 1)
 

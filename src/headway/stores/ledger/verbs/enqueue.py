@@ -17,6 +17,7 @@ from headway.stores.ledger.gatekinds import RULES
 from headway.stores.ledger.gaterows import PermitRow
 from headway.stores.ledger.insert import insert_new
 from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.promotion import undecided_fires
 from headway.stores.ledger.rows import EntryRow, JobRow
 from headway.stores.ledger.step import Step
 from headway.stores.ledger.verbs.signal import apply_kept
@@ -55,6 +56,8 @@ def fire(ledger: Ledger, request: FireRequest) -> FireReply:
         if last is None or moment > last:
             fired.append(moment)
             last = moment
+    if fired and row.revision > 1:
+        fired = undecided_fires(ledger.jobs, row, fired)
     cache = GateCache(ledger)
     jobs = [_job_of_fire(row, spec.job, moment) for moment in fired]
     insert_new(ledger, cache, jobs, limited=False, derived=True)

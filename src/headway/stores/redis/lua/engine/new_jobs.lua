@@ -1,7 +1,7 @@
 -- New jobs: their ids, their rows, and follow-ups of other jobs.
 -- python: stores.ledger.insert.accepted_job, stores.ledger.insert.follow_up
 -- python: stores.ledger.insert.reconcile_job, stores.ledger.verbs.define._with_id
--- python: core.job.body_hash
+-- python: core.job.body_hash, core.job.fire_id
 -- needs: base.python, base.time
 
 local NewJobs = {}
@@ -41,6 +41,11 @@ function NewJobs.derived_id(parts)
     variant .. sub(hash, 18, 20),
     sub(hash, 21, 32),
   }, '-')
+end
+
+-- Return the id of the job for a timetable entry's fire, unless that id is taken.
+function NewJobs.fire_id(entry, first_seen_at, revision, fired_at)
+  return NewJobs.derived_id({ 'fire', entry, first_seen_at, revision, fired_at })
 end
 
 -- Return the next ids in the series of a derived id that another job has.

@@ -6,6 +6,7 @@
 
 local Definitions = {}
 
+local DROPPED = 'the entry changed'
 local FOREVER = 253402300800000
 
 function Definitions.declare_gate(step, item, _request)
@@ -210,7 +211,7 @@ function Definitions.drop_fires(step, row)
     -- A job that has run waits for its retry: its fire has happened.
     if job.state == 'scheduled' and job.run == 0 then
       -- Not counted as folded: no earlier fire replaces it.
-      Moves.end_(step, job, 'cancelled', '', 'the entry changed', '')
+      Moves.end_(step, job, 'cancelled', '', DROPPED, '')
       if row.last_fired ~= nil then
         row.last_fired = math.min(row.last_fired, (job.fired_at or 0) - 1)
       end

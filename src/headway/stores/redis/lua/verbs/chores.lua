@@ -3,7 +3,7 @@
 -- needs: base.time, base.write, base.run, base.python, tables.counts, tables.gates, tables.jobs
 -- needs: tables.signals, tables.trail, tables.workers, tables.declared, engine.promotion
 -- needs: engine.feeding, engine.horizon, engine.step, engine.gate_cache
--- needs: engine.new_jobs, engine.insert, rules.attempts, rules.sweep
+-- needs: engine.new_jobs, engine.insert, rules.attempts, rules.due_fires, rules.sweep
 
 local Chores = {}
 
@@ -150,7 +150,7 @@ function Chores.sweep(request)
 end
 
 local function job_of(row, moment)
-  local id = NewJobs.derived_id({ 'fire', row.name, row.first_seen_at, row.revision, moment })
+  local id = NewJobs.fire_id(row.name, row.first_seen_at, row.revision, moment)
   local job = Python.replace(row.spec.job, {
     id = id,
     due_at = moment,
@@ -189,6 +189,9 @@ function Chores.fire(request)
       fired[#fired + 1] = moment
       last = moment
     end
+  end
+  if #fired > 0 and row.revision > 1 then
+    fired = DueFires.undecided_fires(row, fired)
   end
   create_fires(row, fired)
   row.last_fired = last
