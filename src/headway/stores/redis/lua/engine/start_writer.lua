@@ -42,7 +42,7 @@ local function blocked_ms(start)
   return math.max(0, math.min(shut, waited))
 end
 
--- Return what each start of a flow takes: {gate, kind, template, amount, hold, kinds}.
+-- Return what each start of a flow takes: {gate, kind, rules, template, amount, hold, kinds}.
 local function needs_of_flow(writer, view)
   local needs = writer.needs[view.flow]
   if needs ~= nil then
@@ -61,6 +61,7 @@ local function needs_of_flow(writer, view)
       needs[#needs + 1] = {
         gate = gate.name,
         kind = gate.kind,
+        rules = GateKinds.of(gate.kind),
         template = use and use.template or '',
         amount = amount,
         hold = use and use.hold or GateNames.implicit_hold(gate.name),
@@ -80,9 +81,11 @@ local function needs_of_job(writer, start)
   local needs = {}
   for place, asked in ipairs(start.head.keyed) do
     local use = Cascade.in_turn(asked, start.candidate)
+    local kind = CachedGates.view(writer.cache, use).kind
     needs[place] = {
       gate = use.name,
-      kind = CachedGates.view(writer.cache, use).kind,
+      kind = kind,
+      rules = GateKinds.of(kind),
       template = use.template,
       amount = use.amount,
       hold = use.hold,
@@ -122,7 +125,7 @@ local function take(writer, start, need)
   if need.amount > 1 then
     writer.reserved[#writer.reserved + 1] = { gate = need.gate, job = start.head.id }
   end
-  local rules = GateKinds.of(need.kind)
+  local rules = need.rules
   if rules.counts_starts then
     local rate = record_of(writer.rates, writer.rate_at, need.gate, need.template)
     rate.number = rate.number + need.amount
@@ -146,7 +149,7 @@ end
 local function shared_members(needs, members)
   local chosen = ''
   for _, need in ipairs(needs) do
-    if GateKinds.of(need.kind).chooses_member then
+    if need.rules.chooses_member then
       chosen = chosen .. Codec.name(members[need.gate])
     end
   end

@@ -80,15 +80,18 @@ end
 
 local pack = struct.pack
 
--- Return the rest of a packed row without a reason, which a success clears.
-local function rest_without_reason(raw, from, size)
-  local rest = sub(raw, from, from + size - 1)
-  if size == 0 or not string.find(rest, 'reason', 1, true) then
-    return rest
+-- Return the length and the text of a packed row's rest, which starts at `from`, and what follows it,
+-- without a reason, which a success clears; nil if there is none.
+local function without_reason(raw, from)
+  local size = Codec.read4(raw, 76)
+  local rest = size > 0 and sub(raw, from, from + size - 1) or ''
+  if not string.find(rest, 'reason', 1, true) then
+    return nil
   end
   local fields = cmsgpack.unpack(rest)
   fields.reason = nil
-  return next(fields) == nil and '' or cmsgpack.pack(fields)
+  rest = next(fields) ~= nil and cmsgpack.pack(fields) or ''
+  return Codec.n4(#rest), rest .. sub(raw, from + size)
 end
 
 -- Return whether a packed row is a run of this worker whose end needs no care.
@@ -119,11 +122,10 @@ function JobHeld.finish_plain(worker, runs, purge_at)
     local id = ids[place]
     local raw = raws[id]
     if may_finish(raw, worker, runs[2 * place]) then
-      local last, size = struct.unpack('>I2I4', raw, 74)
-      local from = 80 + #worker + last
-      local rest = rest_without_reason(raw, from, size)
-      local head = 'S' .. sub(raw, 2, 58) .. ending .. Codec.n4(#rest) .. worker
-      JobRows.put_raw(written, id, head .. rest .. sub(raw, from + size))
+      local from = 80 + #worker + byte(raw, 74) * 256 + byte(raw, 75)
+      local sized, rest = without_reason(raw, from)
+      sized, rest = sized or sub(raw, 76, 79), rest or sub(raw, from)
+      JobRows.put_raw(written, id, 'S' .. sub(raw, 2, 58) .. ending .. sized .. worker .. rest)
       gone[#gone + 1] = holder .. id
       purge[#purge + 1], purge[#purge + 2] = purge_at, sub(raw, 17, 22) .. id
       local flow = sub(raw, 3, 6)
