@@ -40,8 +40,8 @@ end
 
 -- Return whether the rest of a packed row has a reason, which a success would clear.
 local function has_reason(raw, from, size)
-  local rest = size > 0 and sub(raw, from, from + size - 1)
-  return rest and string.find(rest, 'reason', 1, true) and cmsgpack.unpack(rest).reason
+  local rest = sub(raw, from, from + size - 1)
+  return string.find(rest, 'reason', 1, true) and cmsgpack.unpack(rest).reason
 end
 
 -- Return the row of a job after its end; nil if that needs care, returns permits or clears a reason.
@@ -54,7 +54,8 @@ local function ended(worker, ending, raw, run, result)
   if unpack_bytes('>I4', raw, RUN) ~= run or sub(raw, 80, 79 + length) ~= worker then
     return nil
   end
-  if has_reason(raw, 80 + length + last, size) then
+  local behind = 80 + length + last
+  if size > 0 and has_reason(raw, behind, size) then
     return nil
   end
   local sized, rest = sub(raw, 76, 79), ''
@@ -65,7 +66,7 @@ local function ended(worker, ending, raw, run, result)
     rest = cmsgpack.pack({ result = result })
     sized = pack('>I4', #rest)
   end
-  return 'S' .. sub(raw, 2, 58) .. ending .. sized .. worker .. rest .. sub(raw, 80 + length + last)
+  return 'S' .. sub(raw, 2, 58) .. ending .. sized .. worker .. rest .. sub(raw, behind)
 end
 
 -- Return all ids and rows, alternating, and the number of ended jobs by flow; nil if one cannot be
