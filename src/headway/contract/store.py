@@ -205,7 +205,8 @@ class Store(Protocol):
     async def fire(self, request: FireRequest) -> FireReply:
         """Create fires of a timetable entry in advance, as scheduled jobs.
 
-        Guard: the revision is current, and each time is later than the last fire.
+        Guard: the revision is current, and each time is later than the last fire. A time whose fire
+        was cancelled by an operator, or has run, under an earlier revision is not created.
         """
         ...
 
