@@ -183,11 +183,14 @@ class GateCache:
         full: GateUse | None = None
         for use in flow.shared:
             spec, row = self.spec(use.template), self.find(use.name)
-            if spec is None or use.amount > 1 or spec.kind is GateKind.HOURS:
+            if spec is None or use.amount > 1:
+                return None
+            rules = rules_of(spec.kind)
+            if not (rules.takes_permits or rules.counts_starts):
                 return None
             if row is not None and row.closed_until is not None:
                 return None
-            if full is None and rules_of(spec.kind).is_full(self, use.name, spec, row):
+            if full is None and rules.is_full(self, use.name, spec, row):
                 full = use
         return full
 

@@ -79,13 +79,17 @@ function CachedGates.is_just_full(self, flow)
   local full
   for _, use in ipairs(flow.shared) do
     local spec, row = GateCache.spec(self, use.template), GateCache.find(self, use.name)
-    if spec == nil or use.amount > 1 or spec.kind == 'hours' then
+    if spec == nil or use.amount > 1 then
+      return nil
+    end
+    local rules = GateKinds.of(spec.kind)
+    if not (rules.takes_permits or rules.counts_starts) then
       return nil
     end
     if row ~= nil and row.closed_until ~= nil then
       return nil
     end
-    if full == nil and GateKinds.is_full(GateKinds.of(spec.kind), self, use.name, spec, row) then
+    if full == nil and GateKinds.is_full(rules, self, use.name, spec, row) then
       full = use
     end
   end
