@@ -119,9 +119,10 @@ class Rig:
         self.witness.note("died", of=pid)
 
     def failed(self) -> list[str]:
-        """Return processes that exited because of an error of their own."""
+        """Return processes that exited because of an error of their own, and not by a kill."""
         ended = [one for one in [*self.running, *self.looking] if not one.is_alive()]
-        return [f"{one.name} ended with {one.exitcode}" for one in ended if one.exitcode]
+        wrong = [one for one in ended if one.exitcode not in {0, -signal.SIGKILL}]
+        return [f"{one.name} ended with {one.exitcode}" for one in wrong]
 
     def work_off(self, *lanes: str) -> int:
         """Wait until no job is left in these lanes; return how many remained."""

@@ -229,6 +229,12 @@ def test_faultless_history_has_no_violation() -> None:
     assert good().violated() == set()
 
 
+def test_offer_may_end_a_little_early_by_the_clock_of_the_witness() -> None:
+    h = good()
+    h.find("begin", "offered", 2)["t"] = int(3.99 * SECOND)
+    assert h.violated() == set()
+
+
 def test_run_that_ended_during_a_beat_is_not_lost() -> None:
     h = good()
     h.find("beat", nth=1)["lost"] = [["first", 1]]
