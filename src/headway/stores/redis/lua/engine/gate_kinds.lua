@@ -28,8 +28,9 @@ end
 --   chooses_member: the permits belong to a member.
 --   settable: the values of a declared gate that an operator can set.
 --   has_own_limit: one instance of a declared gate can have its own value.
---   look: fills a view with the gate's room now, as if it were not closed.
---   is_full: whether the gate certainly has no room until a permit is returned; if missing, it has.
+--   fill_room: fills a view with the gate's room now, as if it were not closed.
+--   is_full: returns whether the gate certainly has no room until a permit is returned; a kind
+--   without it is never certain.
 --   opens_at: when a gate without room for an amount opens by itself, if known; if missing, the
 --   view's `opens_at` is used.
 local kinds = {}

@@ -80,8 +80,9 @@ end
 
 local pack = struct.pack
 
--- Return the length and the text of a packed row's rest, which starts at `from`, and what follows it,
--- without a reason, which a success clears; nil if there is none.
+-- Remove the reason from a packed row, as a success does. Return the encoded new length of its rest,
+-- and the row from the rest on; nil if it has no reason.
+--   from: position of the rest.
 local function without_reason(raw, from)
   local size = Codec.read4(raw, 76)
   local rest = size > 0 and sub(raw, from, from + size - 1) or ''
