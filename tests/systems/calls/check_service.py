@@ -24,6 +24,7 @@ class CheckService:
     Attributes:
         url: URL of the service.
         asked: the request bodies, in order.
+        links: the connections on which they arrived.
         answers: a JSON value; a status; bytes; None to hang; or `...` for an answer that arrives
             byte by byte and never ends. The last one repeats.
         held: set once a request hangs.
@@ -32,6 +33,7 @@ class CheckService:
 
     url: str = ""
     asked: list[Any] = field(default_factory=list)
+    links: set[Any] = field(default_factory=set)
     answers: list[Any] = field(default_factory=lambda: [{"allowed": True}])
     held: asyncio.Event = field(default_factory=asyncio.Event)
     free: asyncio.Event = field(default_factory=asyncio.Event)
@@ -39,6 +41,7 @@ class CheckService:
 
     async def answer(self, request: Request) -> Response:
         said = self.answers[min(len(self.asked), len(self.answers) - 1)]
+        self.links.add(request.client)
         self.asked.append(await request.json())
         if said is None:
             self.held.set()

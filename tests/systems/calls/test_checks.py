@@ -14,6 +14,7 @@ from headway.runtime.timing import REAL, Timing
 from headway.stores import open_store
 from headway.systems.calls.checks import Checking, LeadToCheck, Refused
 from headway.systems.calls.template import HttpCheckBody, Template
+from headway.systems.telephony import http as connections
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, LiveClock, calling
 from tests.systems.calls.check_service import CheckService, check_service
 
@@ -262,3 +263,32 @@ async def test_blacklisted_phone_is_not_called_though_it_was_checked_before(
         assert "blacklist" in told["reason"]
         assert not calls.calls_to()
     await store.close()
+
+
+async def test_connections_are_reused_while_many_others_are_busy(
+    far: CheckService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "KEPT_S", 3_600)
+    busy = connections.KEPT + 10
+    far.answers = [*[None] * busy, {"allowed": True}]
+    checks = Checking(REAL)
+    template = Template(name="t", checks=[HttpCheckBody(**http(far, timeout=60_000))])
+    arrived = asyncio.Semaphore(0)
+    far.silent = arrived.release
+    held = [asyncio.create_task(checks.check(template, LEAD)) for _ in range(busy)]
+    for _ in held:
+        await arrived.acquire()
+    for _ in range(3):
+        await checks.check(template, LEAD)
+    assert len(far.links) == busy + 1
+    far.free.set()
+    await asyncio.gather(*held)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(busy):
+            group.create_task(checks.check(template, LEAD))
+    assert len(far.links) <= busy + 1 + busy - connections.KEPT
+    async with check_service() as other:
+        elsewhere = Template(name="t", checks=[HttpCheckBody(**http(other))])
+        await checks.check(elsewhere, LEAD)
+        assert len(other.asked) == len(other.links) == 1
+    await checks.close()

@@ -11,7 +11,7 @@ import msgspec
 
 from headway.runtime.timing import Timing
 from headway.systems.calls.template import BlacklistBody, HttpCheckBody, Template, ValidityBody
-from headway.systems.telephony.http import read_bounded
+from headway.systems.telephony.http import Connections, read_bounded
 from headway.systems.telephony.phone import can_be_assigned
 
 
@@ -83,16 +83,12 @@ def _at(value: object, path: str) -> object:
     return value
 
 
-KEPT = 20
-"""Maximum number of idle connections to keep."""
-
-
 class Checking:
     """Runs the checks of templates, over kept connections."""
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
-        self._client: httpx.AsyncClient | None = None
+        self._connections = Connections()
 
     async def check(self, template: Template, lead: LeadToCheck) -> None:
         """Run all checks of a lead's template in their order.
@@ -134,9 +130,7 @@ class Checking:
 
     async def close(self) -> None:
         """Close the connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        await self._connections.close()
 
     async def _refusal(self, check: HttpCheckBody, lead: LeadToCheck) -> str:
         """Query the service, with up to `tries` tries.
@@ -164,10 +158,18 @@ class Checking:
         timeout = httpx.Timeout(limit_s, connect=limit_s * 0.45)
         try:
             # Limits the whole reply: a reply byte by byte never exceeds the client's own timeout.
+            # Gates limit how many run at once; the target of a redirect is not authorised to
+            # receive lead data.
             async with (
                 self._timing.limit(limit_s),
-                self._http().stream(
-                    "POST", check.url, content=body, headers=headers, timeout=timeout
+                self._connections.take(httpx.URL(check.url)) as http,
+                http.stream(
+                    "POST",
+                    check.url,
+                    content=body,
+                    headers=headers,
+                    timeout=timeout,
+                    follow_redirects=False,
                 ) as reply,
             ):
                 if not reply.is_success:
@@ -177,14 +179,3 @@ class Checking:
         except _FAILURES as error:
             message = f"{type(error).__name__}: {error}"[:120]
             raise _NoAnswer(message) from error
-
-    def _http(self) -> httpx.AsyncClient:
-        if self._client is None:
-            self._client = httpx.AsyncClient(
-                # The target of a redirect is not authorised to receive lead data.
-                follow_redirects=False,
-                # Gates limit how many run at once; a wait for a connection here would count as
-                # a timeout of the service.
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=KEPT),
-            )
-        return self._client

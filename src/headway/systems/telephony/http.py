@@ -7,7 +7,8 @@ They are made to send through this module instead, which distinguishes the two c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -56,6 +57,46 @@ class Refusal:
     text: str = ""
 
 
+class Connections:
+    """HTTP connections, of which up to `KEPT` idle ones are kept; one client for each.
+
+    The pool of a shared client examines all its connections at each request, and once more than its
+    limit of idle connections are busy, it keeps none of those that become idle.
+    """
+
+    def __init__(self) -> None:
+        self._context = httpx.create_ssl_context()
+        self._idle: list[tuple[str, httpx.AsyncClient]] = []
+
+    @asynccontextmanager
+    async def take(self, url: httpx.URL) -> AsyncGenerator[httpx.AsyncClient]:
+        """Yield a client for one request to a URL; after an error its connection is closed."""
+        origin = f"{url.scheme}://{url.netloc.decode('ascii')}"
+        # The most recent one, so that surplus connections expire.
+        at = next(
+            (at for at in reversed(range(len(self._idle))) if self._idle[at][0] == origin), -1
+        )
+        client = self._connected() if at < 0 else self._idle.pop(at)[1]
+        try:
+            yield client
+        except BaseException:
+            await client.aclose()
+            raise
+        self._idle.append((origin, client))
+        if len(self._idle) > KEPT:
+            await self._idle.pop(0)[1].aclose()
+
+    async def close(self) -> None:
+        """Close the idle connections."""
+        idle, self._idle = self._idle, []
+        for _, client in idle:
+            await client.aclose()
+
+    def _connected(self) -> httpx.AsyncClient:
+        limits = httpx.Limits(max_connections=1, keepalive_expiry=KEPT_S)
+        return httpx.AsyncClient(verify=self._context, limits=limits)
+
+
 class ProviderHttp:
     """Sends requests to one provider, each once.
 
@@ -90,10 +131,7 @@ class ProviderHttp:
         # time out by themselves before the whole request does.
         timeout = httpx.Timeout(self._timeout_s, connect=self._timeout_s * 0.45)
         self._phases = timeout.as_dict()
-        self._context = httpx.create_ssl_context()
-        # One client per connection, because the pool of a shared client takes quadratic time: each
-        # request examines all its connections.
-        self._idle: list[httpx.AsyncClient] = []
+        self._connections = Connections()
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def send(self, request: httpx.Request, auth: httpx.Auth | None = None) -> httpx.Response:
@@ -150,33 +188,17 @@ class ProviderHttp:
 
     async def close(self) -> None:
         """Close the idle connections."""
-        idle, self._idle = self._idle, []
-        for client in idle:
-            await client.aclose()
+        await self._connections.close()
 
     async def _exchange(
         self, request: httpx.Request, auth: httpx.Auth | None
     ) -> tuple[httpx.Response, bytes]:
-        # Reuse the most recent connection, so that surplus ones expire.
-        client = self._idle.pop() if self._idle else self._connected()
-        keep = False
-        try:
+        async with self._connections.take(request.url) as client:
             reply = await client.send(request, auth=auth, stream=True, follow_redirects=False)
             try:
-                body = await read_bounded(reply, MAX_REPLY)
-                keep = len(self._idle) < KEPT
+                return reply, await read_bounded(reply, MAX_REPLY)
             finally:
                 await reply.aclose()
-        finally:
-            if keep:
-                self._idle.append(client)
-            else:
-                await client.aclose()
-        return reply, body
-
-    def _connected(self) -> httpx.AsyncClient:
-        limits = httpx.Limits(max_connections=1, keepalive_expiry=KEPT_S)
-        return httpx.AsyncClient(verify=self._context, limits=limits)
 
     def _error_of(self, reply: httpx.Response, body: bytes) -> ProviderRefused | ProviderUnsure:
         status = reply.status_code
