@@ -75,7 +75,7 @@ async def test_skipping_full_flows_makes_no_difference(
 ) -> None:
     replies, stored = await play(seed, 150)
     assert any(jobs for jobs, _, _ in replies)
-    monkeypatch.setattr(GateCache, "is_just_full", lambda _self, _flow: None)
+    monkeypatch.setattr(GateCache, "full_gate", lambda _self, _flow, _known: None)
     expected, as_stored = await play(seed, 150)
     assert replies == expected
     assert compare(stored, as_stored) == []

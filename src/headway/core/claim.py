@@ -186,20 +186,24 @@ class _Round:
     parked: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
 
     def run(self, flows: Sequence[FlowView]) -> Decision:
-        queue = [(self.rank(view, 0), place, 0) for place, view in enumerate(flows) if view.heads]
+        queue = [
+            (rank(view, 0, self.fairness), place, 0)
+            for place, view in enumerate(flows)
+            if view.heads
+        ]
         heapq.heapify(queue)
         decision = self.decision
         while queue and len(decision.starts) < self.n and not decision.again:
-            rank, place, index = heapq.heappop(queue)
+            queued, place, index = heapq.heappop(queue)
             view = flows[place]
-            current = self.rank(view, index)
-            if current != rank:
+            current = rank(view, index, self.fairness)
+            if current != queued:
                 # In a fair lane, starts of the same tenant have moved it back since it was queued.
                 heapq.heappush(queue, (current, place, index))
             elif not self.start_or_park(view, view.heads[index]):
                 self.stop(view)
             elif index + 1 < len(view.heads):
-                heapq.heappush(queue, (self.rank(view, index + 1), place, index + 1))
+                heapq.heappush(queue, (rank(view, index + 1, self.fairness), place, index + 1))
             elif not view.more:
                 self.stop(view)
             elif len(decision.starts) < self.n:
@@ -217,11 +221,6 @@ class _Round:
     def stop(self, view: FlowView) -> None:
         if self.fairness:
             self.fairness.stop(view.flow)
-
-    def rank(self, view: FlowView, index: int) -> tuple[int, int, int, int, int]:
-        order = view.heads[index].order
-        level, own = self.fairness.rank(view.tenant) if self.fairness else (0, 0)
-        return (order.priority, level, own, order.due_at, order.seq)
 
     def start_or_park(self, view: FlowView, head: Head) -> bool:
         """Start or park a head; return False if its flow must stop.
@@ -289,6 +288,13 @@ class _Round:
         if self.fairness:
             self.fairness.count(view.tenant)
         self.decision.starts.append(Start(head, view.flow, members, candidate, gated))
+
+
+def rank(view: FlowView, index: int, fairness: Fairness | None) -> tuple[int, int, int, int, int]:
+    """Return the sort key of a flow's head among the heads of a lane; the lowest goes first."""
+    order = view.heads[index].order
+    level, own = fairness.rank(view.tenant) if fairness else (0, 0)
+    return (order.priority, level, own, order.due_at, order.seq)
 
 
 def _take(one: GateView, amount: int, members: dict[str, str], order: Order) -> None:

@@ -29,6 +29,8 @@ from headway.stores.ledger.rows import FlowKey
 
 FORGET_AFTER_MS = 60_000
 """How long after its window a keyed rate is removed."""
+UNKNOWN, HAS_ROOM, FULL = -1, 0, 1
+"""What `full_gate` knows of a gate; one that is closed, or may be outside its hours, is unknown."""
 
 
 class GateCache:
@@ -171,28 +173,42 @@ class GateCache:
                 views.append(view)
         return views
 
-    def is_just_full(self, flow: FlowKey) -> GateUse | None:
-        """Return a full gate of a flow, if none of its gates is closed or may be outside its hours.
-
-        Return None if the gates must be examined one by one.
-        """
+    def is_closed_implicitly(self, flow: FlowKey) -> bool:
+        """Return whether an implicit gate of a flow is, or was, closed."""
         for name in implicit_gates(flow.lane, flow.tenant, flow.kind):
             row = self.find(name)
             if row is not None and row.closed_until is not None:
-                return None
+                return True
+        return False
+
+    def full_gate(self, flow: FlowKey, known: dict[str, int]) -> GateUse | None:
+        """Return a full gate of a flow, if none of its gates is closed or may be outside its hours.
+
+        Return None if the gates must be examined one by one. Implicit gates are not considered.
+
+        Args:
+            known: what earlier calls found, by gate: the flows of a lane share most of their gates.
+        """
         full: GateUse | None = None
         for use in flow.shared:
-            spec, row = self.spec(use.template), self.find(use.name)
-            if spec is None or use.amount > 1:
+            found = known.get(use.name)
+            if found is None:
+                found = self._fullness(use)
+                known[use.name] = found
+            if found == UNKNOWN or use.amount > 1:
                 return None
-            rules = rules_of(spec.kind)
-            if not (rules.takes_permits or rules.counts_starts):
-                return None
-            if row is not None and row.closed_until is not None:
-                return None
-            if full is None and rules.is_full(self, use.name, spec, row):
+            if full is None and found == FULL:
                 full = use
         return full
+
+    def _fullness(self, use: GateUse) -> int:
+        spec, row = self.spec(use.template), self.find(use.name)
+        if spec is None or (row is not None and row.closed_until is not None):
+            return UNKNOWN
+        rules = rules_of(spec.kind)
+        if not (rules.takes_permits or rules.counts_starts):
+            return UNKNOWN
+        return FULL if rules.is_full(self, use.name, spec, row) else HAS_ROOM
 
     def _concurrency(self, lane: str) -> int | None:
         if lane not in self.concurrencies:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 
 from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.core.cascade import CANDIDATE, in_turn
-from headway.core.claim import Decision, Park, Start, decide
+from headway.core.claim import Decision, Park, Start, decide, rank
 from headway.core.fairness import Fairness
 from headway.core.flow import FlowView, Head, Order
 from headway.core.gates.spec import GateUse, implicit_gates
@@ -35,6 +35,8 @@ FIRST_HEADS = 2
 """Heads of each flow in the first round; each further round reads at least twice as many."""
 GROWTH = 4
 """After a round that parked jobs, the next reads this many times as many heads in total."""
+LEAST_KEYED = 32
+"""Heads among many flows whose keyed gates are read first."""
 CANDIDATES, MORE_CANDIDATES = 500, 4
 """How many candidates are read when one is busy, and the factor by which this grows each time."""
 MOST_CLOSED_PERIODS = 100_000
@@ -79,9 +81,13 @@ class LaneClaim:
         again: whether another claim could start more.
         rounds: how many times heads were read.
         opens_at: when the first of the shut flows opens by itself; None if that is not known.
+        has_implicit: whether an implicit gate of the flows is known to the store: most have no row,
+            so they need not be examined for each flow.
         flows: the flows to examine; None until they are read.
         stopped: flows from which nothing more can start in this claim.
         shared: the shared gates of each flow with the amounts needed, and whether they gate it.
+        candidates: uses of keyed gates to read when a head needs one that was not read.
+        queues_read: keyed gates and flows whose first parked job was read.
         opening: when each gate that lacks an amount opens by itself; None if that is not known.
     """
 
@@ -100,12 +106,14 @@ class LaneClaim:
         self.rounds = 0
         self.parked = self.parked_last = 0
         self.opens_at: int | None = None
-        self.lane_row = self.ledger.lanes.load([lane]).get(lane)
+        self.lane_row = row = self.ledger.lanes.load([lane]).get(lane)
+        self.has_implicit = row is not None and row.current.concurrency is not None
         self.flows: list[int] | None = None
         self.stopped: set[int] = set()
         self.fairness: Fairness | None = None
         self.shared: dict[int, tuple[list[tuple[GateView, int]], bool]] = {}
         self.candidates: Iterator[tuple[GateUse, int]] = iter(())
+        self.queues_read: set[tuple[str, int]] = set()
         self.most_candidates = CANDIDATES
         self.opening: dict[tuple[str, int], int | None] = {}
 
@@ -184,17 +192,16 @@ class LaneClaim:
         deep = min(GROWTH * self.parked_last, PARKS - self.parked) // len(flows)
         least, most = max(least, deep), max(most, deep)
         views: list[FlowView] = []
+        known: dict[str, int] = {}
         for flow in flows:
             key = self.ledger.jobs.flow(flow)
-            if key.shared and self._skip_if_full(flow, key):
+            if key.shared and self._skip_if_full(flow, key, known):
                 continue
             shared, gated = self._shared(flow, key)
             closed = [(view, amount) for view, amount in shared if not view.fits(amount)]
             if closed and self._skip_if_shut(flow, key, closed):
                 continue
-            room = min([_room(view, amount) for view, amount in shared], default=most)
-            # The shared gates' room limits the starts; one more head shows whether others wait.
-            limit = 1 if closed else min(most, max(least, room + 1))
+            limit = 1 if closed else _heads_for(shared, least, most)
             heads = self.ledger.jobs.heads(flow, limit)
             if not heads:
                 self.stopped.add(flow)
@@ -228,9 +235,11 @@ class LaneClaim:
     def _has_expired(self, row: JobRow) -> bool:
         return row.run == 0 and row.expires_at is not None and row.expires_at <= self.ledger.now
 
-    def _skip_if_full(self, flow: int, key: FlowKey) -> bool:
+    def _skip_if_full(self, flow: int, key: FlowKey, known: dict[str, int]) -> bool:
         """Record that a flow waits, and return True, if a full gate makes other checks needless."""
-        use = self.cache.is_just_full(key)
+        if self.has_implicit and self.cache.is_closed_implicitly(key):
+            return False
+        use = self.cache.full_gate(key, known)
         if use is None:
             return False
         self._record_waiting(flow, key, shut=False)
@@ -268,45 +277,61 @@ class LaneClaim:
         if uses:
             self.cache.prefetch_uses(uses.values())
         self.cache.prefetch(names)
+        self.has_implicit = self.has_implicit or any(map(self.cache.find, names))
 
     def _shared(self, flow: int, key: FlowKey) -> tuple[list[tuple[GateView, int]], bool]:
         found = self.shared.get(flow)
         if found is None:
-            shared = [(view, 1) for view in self.cache.implicit_of(key)]
-            shared += [(self.cache.view(use), use.amount) for use in key.shared]
+            shared = [(self.cache.view(use), use.amount) for use in key.shared]
+            if self.has_implicit:
+                shared = [*((view, 1) for view in self.cache.implicit_of(key)), *shared]
             gated = bool(shared) and any(view.kind is not None for view, _ in shared)
             found = self.shared[flow] = (shared, gated)
         return found
 
     def _prefetch_keyed(self, views: list[FlowView]) -> None:
+        most = None
+        if self.rounds == 1 and len(views) > MANY_FLOWS:
+            # Usually few can start: read what the first heads need, and more if these are parked.
+            views = sorted(
+                (view for view in views if view.heads), key=lambda one: rank(one, 0, self.fairness)
+            )
+            most = max(LEAST_KEYED, 2 * self.request.n)
         keyed = [(head, view.flow) for view in views for head in view.heads if head.keyed]
         if not keyed:
             return
-        fixed = [
-            (use, flow) for head, flow in keyed for use in head.keyed if CANDIDATE not in use.name
-        ]
+        # Most jobs of a cascade start at their first candidates.
+        self._prefetch([*_uses_in_turn(keyed[:most], 0, 1)])
+        later = [] if most is None else keyed[most:]
         cascades = [one for one in keyed if one[0].candidates]
-        # Most jobs start at their first candidates.
-        self._prefetch([*fixed, *_uses_in_turn(cascades, 0, 1)])
         cascades.sort(key=lambda one: one[0].order)
-        self.candidates = _uses_in_turn(cascades, 1, None)
+        self.candidates = chain(_uses_in_turn(later, 0, 1), _uses_in_turn(cascades, 1, None))
 
     def _prefetch(self, uses: Sequence[tuple[GateUse, int]]) -> None:
         if uses:
-            self.ledger.read_ahead(ReadAhead(queues=[(use.name, flow) for use, flow in uses]))
+            queues = [(use.name, flow) for use, flow in uses]
+            self.queues_read.update(queues)
+            self.ledger.read_ahead(ReadAhead(queues=queues))
             self.cache.prefetch_uses([use for use, _ in uses])
 
+    def _prefetch_more(self) -> bool:
+        """Read what the next heads and candidates need; return False if there are no more.
+
+        Jobs are examined in about this order, so few reads are wasted.
+        """
+        more = [*islice(self.candidates, self.most_candidates)]
+        self.most_candidates *= MORE_CANDIDATES
+        self._prefetch(more)
+        return bool(more)
+
     def _view(self, use: GateUse) -> GateView:
-        # Jobs are examined in about the order of these candidates, so few reads are wasted.
-        while use.name not in self.cache.rows:
-            more = [*islice(self.candidates, self.most_candidates)]
-            if not more:
-                break
-            self.most_candidates *= MORE_CANDIDATES
-            self._prefetch(more)
+        while use.name not in self.cache.rows and self._prefetch_more():
+            pass
         return self.cache.view(use)
 
     def _first_parked(self, flow: int, gate: str) -> Order | None:
+        while (gate, flow) not in self.queues_read and self._prefetch_more():
+            pass
         return self.ledger.jobs.parked_order(gate, flow)
 
     # Results
@@ -421,14 +446,30 @@ class LaneClaim:
 
 
 def _uses_in_turn(
-    cascades: Sequence[tuple[Head, int]], first: int, end: int | None
+    heads: Sequence[tuple[Head, int]], first: int, end: int | None
 ) -> Iterator[tuple[GateUse, int]]:
-    """Yield what each head would take in the turns of its candidates from `first` to `end`."""
-    for head, flow in cascades:
+    """Yield what each head would take in the turns of its candidates from `first` to `end`.
+
+    What it takes for any candidate, as a job without candidates does, is of turn 0.
+    """
+    for head, flow in heads:
+        if first == 0:
+            for use in head.keyed:
+                if CANDIDATE not in use.name:
+                    yield use, flow
         for candidate in head.candidates[first:end]:
             for use in head.keyed:
                 if CANDIDATE in use.name:
                     yield in_turn(use, candidate), flow
+
+
+def _heads_for(shared: Sequence[tuple[GateView, int]], least: int, most: int) -> int:
+    """Return how many heads to read of a flow whose shared gates are open."""
+    if least == most:
+        return most
+    # The gates' room limits the starts; one more head shows whether others wait.
+    room = min([_room(view, amount) for view, amount in shared], default=most)
+    return min(most, max(least, room + 1))
 
 
 def _room(view: GateView, amount: int) -> int:

@@ -198,6 +198,17 @@ class CascadeGroup(ConformanceGroup):
         run = await offer(rig.worker)
         assert run.candidate == "ann"
 
+    async def test_cascades_of_many_flows_share_their_candidates(self, rig: Rig) -> None:
+        await rig.declare(TECH)
+        jobs = [
+            await rig.add(candidates=("ann", "bob"), gates=(TECH,), policy=OFFER, tenant=f"t{flow}")
+            for flow in range(40)
+        ]
+        runs = await rig.worker.take(5)
+        asked = [(run.id, run.candidate) for run in runs]
+        assert asked == [(jobs[0].id, "ann"), (jobs[1].id, "bob")]
+        assert set(await rig.states(*jobs[2:])) == {State.PARKED}
+
     async def test_cascade_waits_only_if_all_remaining_candidates_are_busy(self, rig: Rig) -> None:
         await add_cascade(rig, "ann", priority=0)
         job = await add_cascade(rig, "ann")

@@ -73,6 +73,37 @@ class ParkingGroup(ConformanceGroup):
             (run,) = await rig.worker.take(9)
             assert run.id == job.id
 
+    async def test_jobs_at_a_busy_gate_are_passed_over_in_many_flows(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        await rig.start(gates=(A,))
+        blocked: list[NewJob] = []
+        free: list[NewJob] = []
+        large = b'{"text":"%s"}' % (b"x" * 5_000)
+        for flow in range(40):
+            tenant, priority = f"t{flow}", 90 - flow
+            own = use_of(REPO, url=flow)
+            blocked.append(await rig.add(gates=(A,), tenant=tenant, priority=priority))
+            free.append(await rig.add(gates=(own,), tenant=tenant, priority=priority, args=large))
+        runs = await rig.worker.take(3)
+        assert [(run.id, run.args, run.subject) for run in runs] == [
+            (job.id, large, job.subject) for job in (free[39], free[38], free[37])
+        ]
+        states = await rig.states(*blocked)
+        assert states == [State.WAITING] * 37 + [State.PARKED] * 3
+
+    async def test_job_starts_at_a_gate_for_which_many_flows_wait(self, rig: Rig) -> None:
+        await rig.declare(REPO)
+        last = rig.clock()
+        jobs = [
+            await rig.add(gates=(A,), tenant=f"t{flow}", due_at=last - flow) for flow in range(40)
+        ]
+        jobs.reverse()
+        for place in range(3):
+            (run,) = await rig.worker.take(5)
+            assert run.id == jobs[place].id
+            assert (await rig.gate("repo:a")).parked == 39 - place
+            await rig.worker.settle(Succeeded(run.id, run.run))
+
     @pytest.mark.parametrize("end", ["fails", "loses its worker"])
     async def test_job_retried_without_delay_starts_before_those_parked_behind_it(
         self, rig: Rig, end: str

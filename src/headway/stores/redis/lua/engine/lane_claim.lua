@@ -31,6 +31,9 @@ function LaneClaim.new(cache, request, lane, after, expiring)
     flows = nil,
     stopped = {},
     fairness = nil,
+    -- Whether an implicit gate of the flows is known: most have no row, so they need not be
+    -- examined for each flow.
+    has_implicit = GateCache.concurrency(cache, lane) ~= nil,
     -- Gates and amounts of each flow, and whether its jobs take permits, by flow.
     shared = {},
   }

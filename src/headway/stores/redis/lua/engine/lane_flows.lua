@@ -80,6 +80,9 @@ local LEAST_HEADS = 16
 local MANY_FLOWS = 8
 -- Heads in the first round then; each further round reads at least twice as many.
 local FIRST_HEADS = 2
+-- A first round that would read more heads than this for each job that may start reads only those
+-- that it examines, because few can start. Later rounds follow jobs that were parked.
+local UNREAD = 4
 -- After a round that parked jobs, the next one reads this many heads in total per parked job.
 local GROWTH = 4
 -- Jobs that one claim parks in a lane.
@@ -158,7 +161,8 @@ function LaneFlows.open(work)
 end
 
 local function prefetch_shared(work, flows)
-  local names, uses = {}, {}
+  -- Most flows use the same few gates, and a pool has many names: list each gate once.
+  local names, uses, known = {}, {}, {}
   for _, flow in ipairs(flows) do
     if work.shared[flow] == nil then
       local key = Jobs.flow(flow)
@@ -166,12 +170,18 @@ local function prefetch_shared(work, flows)
         names[#names + 1] = name
       end
       for _, use in ipairs(key.shared) do
-        uses[#uses + 1] = use
+        if not known[use.name] then
+          known[use.name] = true
+          uses[#uses + 1] = use
+        end
       end
     end
   end
   GateCache.prefetch_uses(work.cache, uses)
   GateCache.prefetch(work.cache, names)
+  for _, name in ipairs(names) do
+    work.has_implicit = work.has_implicit or GateCache.find(work.cache, name) ~= nil
+  end
 end
 
 local function shared_of(work, flow)
@@ -181,7 +191,7 @@ local function shared_of(work, flow)
   end
   local key, gated = Jobs.flow(flow), false
   local gates = {}
-  for _, view in ipairs(implicit_of(work.cache, key)) do
+  for _, view in ipairs(work.has_implicit and implicit_of(work.cache, key) or {}) do
     gates[#gates + 1] = { view, 1 }
   end
   for _, use in ipairs(key.shared) do
@@ -275,18 +285,18 @@ end
 
 -- Return the view of a flow with its first heads, a single one if it is short; nil if it is empty.
 local function view_of(work, flow, shared, most, least, short)
-  local free = most
-  for _, one in ipairs(shared.gates) do
-    free = math.min(free, room(one[1], one[2]))
-  end
-  -- With gates, one more head than they admit shows that there are more.
   local limit = most
   if short then
     limit = 1
-  elseif #shared.gates > 0 then
+  elseif least < most and #shared.gates > 0 then
+    local free = most
+    for _, one in ipairs(shared.gates) do
+      free = math.min(free, room(one[1], one[2]))
+    end
+    -- With gates, one more head than they admit shows that there are more.
     limit = math.min(most, math.max(least, free + 1))
   end
-  local heads = Jobs.heads(flow, limit)
+  local heads = work.unread and Jobs.unread_heads(flow, limit) or Jobs.heads(flow, limit)
   if #heads == 0 then
     return nil
   end
@@ -331,9 +341,13 @@ end
 
 -- Record that a flow waits, and return true, if a full gate makes other checks needless. Only this
 -- gate wakes the lane: the flow cannot run before.
-local function skip_if_full(work, flow)
+--   known: what was found of the gates of earlier flows.
+local function skip_if_full(work, flow, known)
   local key = Jobs.flow(flow)
-  local use = #key.shared > 0 and CachedGates.is_just_full(work.cache, key) or nil
+  if #key.shared == 0 or work.has_implicit and CachedGates.is_closed_implicitly(work.cache, key) then
+    return false
+  end
+  local use = CachedGates.full_gate(work.cache, key, known)
   if use == nil then
     return false
   end
@@ -421,8 +435,10 @@ function LaneFlows.views(work, n, free)
   local deep = math.min(GROWTH * work.parked_last, LaneFlows.PARKS - work.parked)
   deep = math.floor(deep / #flows)
   least, most = math.max(least, deep), math.max(most, deep)
+  work.unread = work.rounds == 1 and least * #flows > UNREAD * n
+  local known = {}
   for _, flow in ipairs(flows) do
-    local view = not skip_if_full(work, flow) and view_if_open(work, flow, most, least, free)
+    local view = not skip_if_full(work, flow, known) and view_if_open(work, flow, most, least, free)
     if view then
       views[#views + 1] = view
     end
@@ -430,6 +446,8 @@ function LaneFlows.views(work, n, free)
   if work.expiring then
     stop_at_expired(views)
   end
-  prefetch_keyed(work, views)
+  if not work.unread then
+    prefetch_keyed(work, views)
+  end
   return views
 end

@@ -7,7 +7,10 @@ local CachedGates = {}
 
 local FOREVER = 253402300800000
 local FORGET_AFTER_MS = 60000
+local FULL = 1
+local HAS_ROOM = 0
 local RESERVED_MS = 60000
+local UNKNOWN = -1
 
 -- Return the room that a declared gate has in this step.
 function CachedGates.view(self, use)
@@ -66,34 +69,48 @@ function CachedGates.implicit(self, name, capacity)
   return view
 end
 
--- Return a full gate of a flow, if none of its gates is closed or may be outside its hours.
---
--- Return None if the gates must be examined one by one.
-function CachedGates.is_just_full(self, flow)
+-- Return whether an implicit gate of a flow is, or was, closed.
+function CachedGates.is_closed_implicitly(self, flow)
   for _, name in ipairs(GateNames.implicit_gates(flow.lane, flow.tenant, flow.kind)) do
     local row = GateCache.find(self, name)
     if row ~= nil and row.closed_until ~= nil then
-      return nil
+      return true
     end
   end
+  return false
+end
+
+-- Return a full gate of a flow, if none of its gates is closed or may be outside its hours.
+--
+-- Return None if the gates must be examined one by one. Implicit gates are not considered.
+function CachedGates.full_gate(self, flow, known)
   local full
   for _, use in ipairs(flow.shared) do
-    local spec, row = GateCache.spec(self, use.template), GateCache.find(self, use.name)
-    if spec == nil or use.amount > 1 then
+    local found = known[use.name]
+    if found == nil then
+      found = CachedGates.fullness(self, use)
+      known[use.name] = found
+    end
+    if found == UNKNOWN or use.amount > 1 then
       return nil
     end
-    local rules = GateKinds.of(spec.kind)
-    if not (rules.takes_permits or rules.counts_starts) then
-      return nil
-    end
-    if row ~= nil and row.closed_until ~= nil then
-      return nil
-    end
-    if full == nil and GateKinds.is_full(rules, self, use.name, spec, row) then
+    if full == nil and found == FULL then
       full = use
     end
   end
   return full
+end
+
+function CachedGates.fullness(self, use)
+  local spec, row = GateCache.spec(self, use.template), GateCache.find(self, use.name)
+  if spec == nil or row ~= nil and row.closed_until ~= nil then
+    return UNKNOWN
+  end
+  local rules = GateKinds.of(spec.kind)
+  if not (rules.takes_permits or rules.counts_starts) then
+    return UNKNOWN
+  end
+  return GateKinds.is_full(rules, self, use.name, spec, row) and FULL or HAS_ROOM
 end
 
 function CachedGates.view_of(self, name, template)

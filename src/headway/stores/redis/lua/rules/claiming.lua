@@ -150,23 +150,23 @@ function Claiming.run(self, flows)
   for at, view in ipairs(flows) do
     local place = at - 1
     if #view.heads > 0 then
-      queue[#queue + 1] = { Claiming.rank(self, view, 0), place, 0 }
+      queue[#queue + 1] = { Claiming.rank(view, 0, self.fairness), place, 0 }
     end
   end
   Python.heapify(queue)
   local decision = self.decision
   while #queue > 0 and #decision.starts < self.n and not decision.again do
     local found = Python.heappop(queue)
-    local rank, place, index = found[1], found[2], found[3]
+    local queued, place, index = found[1], found[2], found[3]
     local view = flows[place + 1]
-    local current = Claiming.rank(self, view, index)
-    if not Python.alike(current, rank) then
+    local current = Claiming.rank(view, index, self.fairness)
+    if not Python.alike(current, queued) then
       -- In a fair lane, starts of the same tenant have moved it back since it was queued.
       Python.heappush(queue, { current, place, index })
     elseif not Claiming.start_or_park(self, view, view.heads[index + 1]) then
       Claiming.stop(self, view)
     elseif index + 1 < #view.heads then
-      Python.heappush(queue, { Claiming.rank(self, view, index + 1), place, index + 1 })
+      Python.heappush(queue, { Claiming.rank(view, index + 1, self.fairness), place, index + 1 })
     elseif not view.more then
       Claiming.stop(self, view)
     elseif #decision.starts < self.n then
@@ -201,13 +201,6 @@ function Claiming.stop(self, view)
   if self.fairness then
     Fairness.stop(self.fairness, view.flow)
   end
-end
-
-function Claiming.rank(self, view, index)
-  local order = view.heads[index + 1].order
-  local found = self.fairness and Fairness.rank(self.fairness, view.tenant) or { 0, 0 }
-  local level, own = found[1], found[2]
-  return { order.priority, level, own, order.due_at, order.seq }
 end
 
 -- Start or park a head; return False if its flow must stop.
@@ -307,6 +300,14 @@ function Claiming.start(self, view, head, uses, candidate, gated)
     candidate = candidate,
     gated = gated,
   })
+end
+
+-- Return the sort key of a flow's head among the heads of a lane; the lowest goes first.
+function Claiming.rank(view, index, fairness)
+  local order = view.heads[index + 1].order
+  local found = fairness and Fairness.rank(fairness, view.tenant) or { 0, 0 }
+  local level, own = found[1], found[2]
+  return { order.priority, level, own, order.due_at, order.seq }
 end
 
 function Claiming.take(one, amount, members, order)

@@ -53,6 +53,29 @@ function JobStarts.heads(flow, limit)
   return JobStarts.heads_of(JobStarts.waiting_ids(flow, limit))
 end
 
+-- Reads a head when more than its order and id are needed.
+local UNREAD = {
+  __index = function(head, field)
+    setmetatable(head, nil)
+    for name, value in pairs(JobStarts.heads_of({ head.id })[1]) do
+      head[name] = value
+    end
+    return head[field]
+  end,
+}
+
+-- Return the heads of the first waiting jobs of a flow, in order; each is read when it is examined.
+function JobStarts.unread_heads(flow, limit)
+  local low, high = Codec.prefix(Codec.n4(flow))
+  local heads = redis.call('ZRANGEBYLEX', Keys.waiting, low, high, 'LIMIT', 0, limit)
+  for place, member in ipairs(heads) do
+    local priority, due, seq = unpack_bytes('>I4I6I6', member, 5)
+    local order = { priority = priority, due_at = due, seq = seq }
+    heads[place] = setmetatable({ order = order, id = sub(member, 21) }, UNREAD)
+  end
+  return heads
+end
+
 -- Change a row for the start of a run.
 local function begin(row, worker, request, blocked_ms)
   row.state = 'running'
