@@ -10,6 +10,7 @@ import pytest
 import headway as hw
 from headway.contract.views import StatsView
 from headway.core.errors import HeadwayError
+from headway.server.metrics import TOTALS
 from headway.stores.sqlite.options import SqliteOptions
 from tests.docs.docstrings import items
 from tests.docs.pages import ROOT, Page, read_page
@@ -76,6 +77,7 @@ def test_every_count_of_the_code_is_in_the_page_of_counts() -> None:
     counted |= {"succeeded", "dead", "cancelled"}
     said = re.findall(r"\w+", items(StatsView, "Attributes")["totals"].partition(":")[2])
     assert counted == set(said)
+    assert counted == set(TOTALS)
     assert counted == first_cells((FOLDER / "stats.md").read_text(encoding="utf-8"))
 
 

@@ -26,9 +26,11 @@ from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 from psycopg import AsyncConnection
 
 import headway as hw
+from headway.contract import outcomes
 from headway.contract.claims import ClaimRequest
 from headway.contract.extensions import InsertsWithin, Repairable, SendsAhead
-from headway.contract.outcomes import SettleRequest, Succeeded
+from headway.contract.outcomes import Outcome, SettleRequest, Succeeded
+from headway.runtime.tracing.recorder import OUTCOME_NAMES
 from headway.runtime.tracing.sampling import JobRatio, ratio_of
 from headway.runtime.tracing.trace import trace
 from headway.stores import open_store
@@ -445,3 +447,8 @@ def test_tracing_without_the_extra_is_refused_with_what_to_install(tmp_path: Pat
     )
     assert ran.returncode == 2
     assert "pip install 'headway[otel]'" in ran.stderr
+
+
+def test_every_outcome_has_a_name_in_traces() -> None:
+    classes = [one for one in vars(outcomes).values() if isinstance(one, type)]
+    assert set(OUTCOME_NAMES) == {one for one in classes if issubclass(one, Outcome)} - {Outcome}

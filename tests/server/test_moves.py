@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import get_args
 from uuid import uuid4
 
 import pytest
@@ -10,7 +11,10 @@ import pytest
 import headway as hw
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import Role
+from headway.contract.operate import Verb
 from headway.core.errors import StoreUnavailable
+from headway.server.bodies.jobs import MovesBody
+from headway.server.routes.moves import APPLIES
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 
@@ -26,6 +30,11 @@ async def rig() -> AsyncIterator[Rig]:
 
 async def state(rig: Rig, job: str) -> str:
     return (await rig.ask(Role.VIEWER, f"/v1/jobs/{job}"))["state"]
+
+
+def test_every_verb_can_be_applied_to_many_jobs():
+    assert set(get_args(MovesBody.model_fields["verb"].annotation)) == set(Verb)
+    assert set(APPLIES) == set(Verb)
 
 
 async def test_each_verb_moves_a_job_and_says_so(rig: Rig):

@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import httpx
@@ -15,6 +16,8 @@ import pytest
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import Role
 from headway.contract.views import GatesQuery, GateState
+from headway.core.errors import InvariantBroken
+from headway.web.pages import gates
 from headway.web.shared_reads import GateTrack
 from tests.server.rig import Rig
 from tests.web.rig import HOSTILE, dashboard, do, signed_in
@@ -38,6 +41,14 @@ async def take(rig: Rig, lane: str, n: int = 1) -> list[str]:
         worker="w", request=1, lanes=((lane, 1),), n=n, free=n, lease_ms=3_600_000
     )
     return [one.id for one in (await rig.store.claim(request)).jobs]
+
+
+async def test_two_actions_of_one_name_are_refused():
+    other = replace(gates.RELEASE, label="Other")
+    page = replace(gates.PAGE, path="other", actions=(other,))
+    with pytest.raises(InvariantBroken, match="two actions are named release-permit"):
+        async with dashboard(pages=(page,)):
+            pass
 
 
 async def test_now_shows_causes_of_waiting_with_the_most_jobs_first():

@@ -15,6 +15,7 @@ from headway.core.job import (
     MAX_GATES,
     MAX_PRIORITY,
     MAX_SHARED_GATES,
+    JobPolicy,
     NewJob,
 )
 from headway.core.naming import check_name, whole_number
@@ -24,10 +25,11 @@ LATEST = 253_402_300_799_999
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _UUIDS = re.compile(f"(?:{_UUID.pattern})*")
 _ID_SIZE = 36
-_NAMES = {what: attrgetter(what) for what in ("kind", "lane", "tenant", "subject", "key")}
-_OPTIONAL = {"subject", "key"}
+_NAMES = {what: attrgetter(what) for what in ("kind", "lane", "tenant", "stage", "subject", "key")}
+_MAY_BE_EMPTY, _OPTIONAL = {"tenant", "stage"}, {"subject", "key"}
 _TIMES = {"due": attrgetter("due_at"), "expires": attrgetter("expires_at")}
 _ID, _PRIORITY, _ARGS = attrgetter("id"), attrgetter("priority"), attrgetter("args")
+_POLICY = attrgetter("policy")
 
 
 def is_job_id(text: str) -> bool:
@@ -66,7 +68,9 @@ def check_jobs(jobs: Sequence[NewJob]) -> None:
     for what, column in _NAMES.items():
         for name in set(map(column, jobs)):
             if name is not None or what not in _OPTIONAL:
-                check_name(what, name, empty=what == "tenant")
+                check_name(what, name, empty=what in _MAY_BE_EMPTY)
+    for policy in {id(one): one for one in map(_POLICY, jobs)}.values():
+        _check_policy(policy)
     _check_ids(list(map(_ID, jobs)))
     _check_numbers(jobs)
     if max(map(len, map(_ARGS, jobs)), default=0) > MAX_ARGS:
@@ -79,6 +83,17 @@ def check_jobs(jobs: Sequence[NewJob]) -> None:
             raise InvalidValue(message, hint=f"at most {MAX_GATES}; let one gate stand for several")
         if job.candidates:
             check_candidates(f"job of kind {job.kind!r}", job.candidates)
+
+
+def _check_policy(policy: JobPolicy) -> None:
+    """Refuse a follow-up that cannot be stored: the step that ends the job would fail."""
+    if policy.reconcile is not None:
+        check_name("the kind of reconcile", policy.reconcile)
+    for what, follow in (("on_final", policy.on_final), ("on_accepted", policy.on_accepted)):
+        if follow is not None:
+            check_name(f"the kind of {what}", follow.kind)
+            if follow.lane is not None:
+                check_name(f"the lane of {what}", follow.lane)
 
 
 def _check_numbers(jobs: Sequence[NewJob]) -> None:

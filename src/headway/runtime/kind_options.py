@@ -129,7 +129,6 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
     """
     kind = check_name("kind", options.get("name", name))
     refuse_unknown(options, JobOptions, f"the kind {kind!r} has an unknown option", "options are")
-    on_final = options.get("on_final")
     on_deadline = options.get("on_deadline", "dead")
     if on_deadline not in {"dead", "retry"}:
         message = f"on_deadline of {kind!r} is {on_deadline!r}"
@@ -153,7 +152,7 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
         reconcile_within_ms=check_duration(
             f"reconcile_within of {kind!r}", options.get("reconcile_within", "5m")
         ),
-        on_final=_name(on_final),
+        on_final=_name(f"on_final of {kind!r}", options.get("on_final")),
         on_final_states=_states(kind, options.get("on_final_states", ("dead",))),
         keep_ms=check_duration(f"keep of {kind!r}", options.get("keep", "7d")),
         key_for_ms=check_duration(f"key_for of {kind!r}", options.get("key_for", "7d")),
@@ -238,12 +237,14 @@ def _stages(kind: str, options: JobOptions) -> tuple[tuple[str, Gates], ...]:
     return tuple((check_name("stage", name), tuple(gates)) for name, gates in stages.items())
 
 
-def _name(kind: Named | str | None) -> str | None:
-    return kind if kind is None or isinstance(kind, str) else kind.name
+def _name(what: str, kind: Named | str | None) -> str | None:
+    if kind is None:
+        return None
+    return check_name(what, getattr(kind, "name", kind))
 
 
 def _on_accepted(kind: str, options: JobOptions) -> str | None:
-    name = _name(options.get("on_accepted"))
+    name = _name(f"on_accepted of {kind!r}", options.get("on_accepted"))
     if name is not None and not options.get("cascade", False):
         message = f"the kind {kind!r} has on_accepted, but is not a cascade"
         raise InvalidValue(message, hint="declare it with cascade=True")

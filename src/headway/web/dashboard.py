@@ -99,7 +99,7 @@ class Dashboard:
         """Connect the parts; read nothing from the store."""
         self._service = service
         self._pages = pages
-        actions = {one.name: one for page in pages for one in page.actions}.values()
+        actions = [one for page in pages for one in page.actions]
         self._actions = find_routes(actions, app.router.routes)
         self._reads = SharedReads(service.store, service.timing)
         self.feed = Feed(service, self._facts)

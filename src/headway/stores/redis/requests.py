@@ -17,6 +17,7 @@ from headway.contract.extensions import ExportChunk
 from headway.contract.outcomes import (
     Died,
     Failed,
+    FoundUnfit,
     Outcome,
     Returned,
     SettleRequest,
@@ -207,7 +208,7 @@ def _outcome(outcome: Outcome, place: int) -> Request:
     if isinstance(outcome, Failed):
         # Cut here, because Lua counts bytes and would split a character.
         fields["line"] = _text(outcome.line, MAX_REASON)
-    if isinstance(outcome, Died | Snoozed):
+    if isinstance(outcome, Died | Snoozed | FoundUnfit):
         fields["reason"] = _text(outcome.reason, MAX_REASON)
     return fields
 

@@ -25,7 +25,7 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateSpec
-from headway.core.job import FollowUp, NewJob
+from headway.core.job import MAX_REASON, FollowUp, NewJob
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with, ref
 from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
@@ -121,6 +121,12 @@ class CascadeGroup(ConformanceGroup):
         cascade = await rig.cascade(job.id)
         (asked,) = cascade.asked
         assert (asked.answer, asked.reason) == (Answer.UNFIT, "off duty")
+
+    async def test_reason_of_an_unfit_candidate_is_cut(self, rig: Rig) -> None:
+        job = await add_cascade(rig, "ann", "bob")
+        await rig.worker.take_and_report(FoundUnfit, reason="é" * (MAX_REASON + 1))
+        (asked,) = (await rig.cascade(job.id)).asked
+        assert asked.reason == "é" * MAX_REASON
 
     @pytest.mark.parametrize("way", ["declined", "timeout", "unfit"])
     async def test_exhausted_cascade_is_dead_and_creates_its_alert_in_the_same_step(

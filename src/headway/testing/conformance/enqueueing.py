@@ -30,6 +30,7 @@ from headway.core.job import (
     MAX_GATES,
     MAX_PRIORITY,
     MAX_SHARED_GATES,
+    FollowUp,
     JobPolicy,
     NewJob,
     derived_id,
@@ -56,6 +57,8 @@ ODD_NAMES = (
 
 
 TAKEN = derived_id("taken")
+BARE = JobFields(tenant="", subject=None, key=None, expires_at=None)
+"""With these a job has nothing but its kind, lane, arguments, priority, due time and policy."""
 NO_GATE = (use_of(Slots("undeclared", 1)),)
 OTHER_BODIES = pytest.mark.parametrize(
     "change",
@@ -97,11 +100,13 @@ class EnqueueGroup(ConformanceGroup):
         ],
         ids=repr,
     )  # fmt: skip
+    @pytest.mark.parametrize("others", [{}, BARE], ids=["all fields", "one field"])
     async def test_each_job_of_a_batch_keeps_its_own_fields(
-        self, rig: Rig, fields: JobFields
+        self, rig: Rig, fields: JobFields, others: JobFields
     ) -> None:
         await rig.declare(LINE, PHONE)
-        jobs = [rig.jobs.make(), rig.jobs.make(**fields), rig.jobs.make()]
+        own: JobFields = {**others, **fields}
+        jobs = [rig.jobs.make(**others), rig.jobs.make(**own), rig.jobs.make(**others)]
         await rig.enqueue(*jobs)
         for job in jobs:
             view = await rig.view(job.id)
@@ -374,6 +379,11 @@ class EnqueueGroup(ConformanceGroup):
             {"kind": ""},
             {"lane": ""},
             {"lane": "a" * 513},
+            {"stage": "nul\0"},
+            {"policy": JobPolicy(reconcile="")},
+            {"policy": JobPolicy(on_final=FollowUp(kind="nul\0"))},
+            {"policy": JobPolicy(on_final=FollowUp(kind="alert", lane=""))},
+            {"policy": JobPolicy(cascade=True, on_accepted=FollowUp(kind="a" * 513))},
             {"tenant": "nul\0"},
             {"key": ""},
             {"subject": "\ud800"},

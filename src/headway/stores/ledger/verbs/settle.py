@@ -285,7 +285,7 @@ def _unfit(step: Step, row: JobRow, outcome: FoundUnfit) -> Verdict:
     if row.accepted:
         # The turn is over; the handler's outcome is only recorded.
         return _returned(step, row, Returned(outcome.job, outcome.run))
-    end_turn(step, row, Answer.UNFIT, outcome.reason)
+    end_turn(step, row, Answer.UNFIT, _cut(outcome.reason, MAX_REASON))
     return Verdict.DONE
 
 
