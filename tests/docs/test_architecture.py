@@ -7,6 +7,7 @@ from tests.docs.pages import ROOT, read_page
 PAGE = read_page(ROOT / "ARCHITECTURE.md")
 TEXT = PAGE.path.read_text(encoding="utf-8")
 SOURCE = ROOT / "src" / "headway"
+TREES = ("src", "tests", "docs", "bench", "examples", "requirements", "tools")
 
 
 def test_architecture_page_fits_two_hundred_lines() -> None:
@@ -17,6 +18,19 @@ def test_every_package_is_on_the_map() -> None:
     packages = [path.parent.name for path in SOURCE.glob("*/__init__.py")]
     assert "core" in packages
     assert [name for name in packages if f"{name}/" not in TEXT and name not in TEXT] == []
+
+
+def test_every_file_that_the_page_names_exists() -> None:
+    known = [
+        f"/{path.relative_to(ROOT).as_posix()}"
+        for path in (*ROOT.glob("*.*"), *(one for top in TREES for one in (ROOT / top).rglob("*")))
+    ]
+    named = re.findall(r"`([\w./-]+(?:\.(?:py|lua|html|md|toml)|/))`", TEXT)
+    assert len(named) > 100
+    missing = {
+        name for name in named if not any(one.endswith(f"/{name.rstrip('/')}") for one in known)
+    }
+    assert missing == set()
 
 
 def test_every_folder_of_tests_is_on_the_list() -> None:

@@ -3,7 +3,7 @@
 --
 -- A store passes the heads of a lane's flows and the gates they need to `decide`, a pure function: the
 -- store loads before and writes after, in the same step. Nothing else decides which jobs start, except
--- that PostgreSQL claims from lanes without gates in SQL.
+-- in lanes without gates: PostgreSQL claims from them in SQL, and Redis by `quick/claim.lua`.
 --
 -- The rules (each is checked against a brute-force oracle):
 --
