@@ -18,7 +18,7 @@ from headway.contract.definitions import (
 from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.outcomes import Failed, HandedOver, Succeeded
 from headway.contract.views import EntryView, JobView, TimetableQuery
-from headway.core.errors import UnknownEntry
+from headway.core.errors import InvalidValue, UnknownEntry
 from headway.core.gates.slots import Slots
 from headway.core.job import MAX_BATCH, derived_id, ids_after
 from headway.core.state import State
@@ -182,6 +182,13 @@ class TimetableGroup(ConformanceGroup):
         await rig.define(DeclareEntry(spec=EntrySpec(name=NAME, schedule=Every(60_000), job=job)))
         await fire(rig, (await the_entry(rig)).revision, 1, 2)
         assert len(await fired(rig)) == 2
+
+    async def test_entry_whose_fires_could_not_be_stored_is_refused(self, rig: Rig) -> None:
+        job = rig.jobs.make(due_at=None, expires_at=None, key=None, kind="")
+        spec = EntrySpec(name=NAME, schedule=Every(MINUTE_MS), job=job)
+        async with rig.refuses(InvalidValue, match="kind"):
+            await rig.define(DeclareEntry(spec=spec))
+        assert await rig.store.read(TimetableQuery()) == ()
 
     async def test_slower_scheduler_does_not_withdraw_fires_laid_ahead(self, rig: Rig) -> None:
         entry = await declare(rig)

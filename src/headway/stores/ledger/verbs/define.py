@@ -24,6 +24,7 @@ from headway.contract.definitions import (
     SetLane,
     SetToken,
 )
+from headway.core.check import check_jobs
 from headway.core.errors import InvalidValue, RevisionConflict, UnknownEntry
 from headway.core.gates.pool import member_gate
 from headway.core.job import NewJob
@@ -108,6 +109,8 @@ def check_item(item: Item) -> str:
             check_name("lane", item.name)
         case DeclareEntry():
             check_name("entry", item.spec.name)
+            # The step that creates a fire would fail, and with it all else that has become due.
+            check_jobs([item.spec.job])
         case RevokeToken():
             check_name("token", item.id)
         case NoteUse():
