@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -64,8 +65,12 @@ def encode_uses(uses: tuple[GateUse, ...]) -> bytes | None:
     return encode(_bare_uses(uses)) if uses else None
 
 
+@lru_cache(maxsize=4096)
 def decode_uses(data: bytes | None) -> tuple[GateUse, ...]:
-    """Decode the gates of a job."""
+    """Decode the gates of a job.
+
+    Cached, because each claim reads the heads of all flows of a lane again until they start.
+    """
     return _whole_uses(_uses(data)) if data is not None else ()
 
 
