@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 import headway as hw
+from headway.contract.definitions import Role
 from headway.contract.extensions import Suspicion
-from headway.core.errors import SchemaMismatch, StoreFull, StoreUnavailable
+from headway.core.errors import InvalidValue, SchemaMismatch, StoreFull, StoreUnavailable
 from headway.server.alerts.watch import AlertWatcher
 from headway.server.service import Readiness
 from headway.stores.memory import MemoryStore
 from headway.testing.faulty import StoreProxy
+from tests.client.waiting import until
 from tests.server.rig import Rig, serving
 
 
@@ -43,6 +45,18 @@ class Full(StoreProxy):
     async def _call(self, name: str, operation: Any) -> Any:
         if self.full and name != "read":
             raise StoreFull("the device of /srv/headway has 0 bytes free")
+        return await super()._call(name, operation)
+
+
+class Refusing(StoreProxy):
+    """A store that refuses its first sweep."""
+
+    swept = 0
+
+    async def _call(self, name: str, operation: Any) -> Any:
+        self.swept += name == "sweep"
+        if name == "sweep" and self.swept == 1:
+            raise InvalidValue("kind is empty")
         return await super()._call(name, operation)
 
 
@@ -126,4 +140,21 @@ async def test_server_whose_store_can_be_read_but_not_written_is_not_ready():
         store.full = False
         await watch.check()
         assert (await rig.http.get("/readyz")).status_code == 200
+    await store.close()
+
+
+async def test_server_goes_on_sweeping_after_a_sweep_failed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr("headway.server.service.AGAIN_S", 0.0)
+    store = Refusing(MemoryStore())
+    async with serving(app=hw.App(store=store), chores=True) as rig:
+        job = await rig.send(due="0s", expires="1ms")
+
+        async def expired() -> bool:
+            return (await rig.ask(Role.VIEWER, f"/v1/jobs/{job}"))["state"] == "dead"
+
+        await until(expired)
+    assert "background task sweep failed" in caplog.text
+    assert store.swept > 1
     await store.close()

@@ -79,8 +79,8 @@ def start_chores(service: Service) -> None:
     """
     keep = service.options.keep_trail_ms
     sweep = Sweep(service.store, service.timing, keep_trail_ms=keep)
-    service.spawn(sweep.run(), "sweep")
-    service.spawn(TimetableChore(service.store, service.timing).run(), "timetable")
+    service.keep_running(sweep.run, "sweep")
+    service.keep_running(TimetableChore(service.store, service.timing).run, "timetable")
 
 
 def start_alerts(service: Service) -> None:
@@ -101,7 +101,7 @@ def start_alerts(service: Service) -> None:
         sinks=_sinks(settings),
         each_ms=settings.each_ms,
     )
-    service.spawn(watch.run(), "alerts")
+    service.keep_running(watch.run, "alerts")
 
 
 def _sinks(settings: AlertSettings) -> list[Sink]:
@@ -180,7 +180,7 @@ async def alive(service: Service, systems: Sequence[System] = ()) -> AsyncGenera
             await service.app.declare()
         for system in systems:
             await system.start(service)
-        service.spawn(service.tokens.note_uses(), "uses of tokens")
+        service.keep_running(service.tokens.note_uses, "uses of tokens")
         if service.options.chores:
             start_chores(service)
             start_alerts(service)

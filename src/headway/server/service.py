@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -150,6 +150,8 @@ class DeclaredGates:
         self._read_at = float("-inf")
 
 
+AGAIN_S = 10.0
+"""How long after its failure a background task starts again."""
 A_TURN = 100
 """Number of items of a long list to process before yielding to the event loop."""
 A_TURN_BYTES = 65_536
@@ -229,6 +231,20 @@ class Service:
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
         return task
+
+    def keep_running(self, run: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        """Start a background task as `spawn` does, and again after a pause if it fails."""
+
+        async def kept() -> None:
+            while True:
+                try:
+                    return await run()
+                except Exception as error:  # noqa: BLE001  (whatever it is, the work must go on)
+                    message = "background task %s failed, and starts again in %g s: %s"
+                    _log.error(message, name, AGAIN_S, error, exc_info=error)
+                await self.timing.pause(AGAIN_S)
+
+        self.spawn(kept(), name)
 
     def begin_stop(self) -> None:
         """Finish long polls and event streams, so that the server can stop."""

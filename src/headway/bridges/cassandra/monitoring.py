@@ -131,7 +131,7 @@ def start_calendar(service: Service, link: Link) -> None:
     if service.options.chores:
         send = partial(send_jobs, service)
         reader = Reader(link, service.store, service.timing, send=send)
-        service.spawn(reader.run(), "calendar")
+        service.keep_running(reader.run, "calendar")
 
 
 Lasting = Mapping[str, Callable[[int], str]]

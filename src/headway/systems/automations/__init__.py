@@ -169,8 +169,8 @@ class AutomationsSystem:
         see = partial(read_problems, service.store, dispatcher)
         service.alerts.add(RuleSet(rules=rules, read=see, runbooks=self._alerts.runbooks))
         await dispatcher.sync(service.store)
-        watching = dispatcher.watch(service.store, self._look_each_ms / 1000)
-        service.spawn(watching, "automations.toml")
+        watch = partial(dispatcher.watch, service.store, self._look_each_ms / 1000)
+        service.keep_running(watch, "automations.toml")
 
 
 class AutomationMetrics:

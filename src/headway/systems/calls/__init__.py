@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from fastapi import APIRouter
 
@@ -62,7 +63,7 @@ class CallsSystem:
         await self.context.declare_gates(await self.context.catalogue.read())
         # Waiting leads may need requeueing after changes that were made while no server ran.
         self.context.changed.set()
-        service.spawn(watch(self.context), "requeueing of leads")
+        service.keep_running(partial(watch, self.context), "requeueing of leads")
 
 
 SCHEMAS = (*OWN_SCHEMAS, ALERTS)
