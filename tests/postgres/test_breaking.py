@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from itertools import count
 from typing import TypeVar
@@ -15,7 +17,7 @@ from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.contract.views import AuditQuery, StatsQuery
 from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.core.job import NewJob, derived_id
-from headway.stores.postgres.call_queue import Call, serve
+from headway.stores.postgres.call_queue import AnyCall, Call, CallQueue, serve
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.shared import Done
 from headway.stores.postgres.store import PostgresStore
@@ -287,3 +289,38 @@ async def test_numbers_are_forgotten_when_the_connection_breaks_within_a_step(
     await breaks.enqueue([of(4, "b")])
     found = (await claim(place.open(clock), 1)).jobs
     assert {one.id: one.tenant for one in found} == {of(1, "a").id: "a", of(4, "b").id: "b"}
+
+
+class ClosedMeanwhile(deque[AnyCall]):
+    """Calls of a queue that another thread closes just before one is appended."""
+
+    queue: CallQueue
+
+    def append(self, call: AnyCall, /) -> None:
+        closing = threading.Thread(target=self.queue.close)
+        closing.start()
+        closing.join()
+        super().append(call)
+
+
+@pytest.mark.parametrize("used", [False, True], ids=["unused", "used"])
+async def test_call_made_while_another_thread_closes_the_store_is_refused(
+    monkeypatch: pytest.MonkeyPatch, used: bool
+) -> None:
+    def answer_all(calls: Sequence[AnyCall]) -> None:
+        for call in calls:
+            call.answer = 1
+
+    queue = CallQueue("of-a-test", 8, answer_all, lambda: None)
+    if used:
+        first = Call(lambda: None)
+        queue.submit(first)
+        assert await first.future == 1
+    calls = ClosedMeanwhile()
+    calls.queue = queue
+    monkeypatch.setattr(queue, "_calls", calls)
+    late = Call(lambda: None)
+    queue.submit(late)
+    async with asyncio.timeout(240):
+        with pytest.raises(StoreUnavailable, match="closed before this call started"):
+            await late.future

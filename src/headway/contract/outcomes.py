@@ -9,6 +9,9 @@ from operator import attrgetter
 from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_ERROR, MAX_REASON, NewJob
 
+HAND_OVER_MS = 1_800_000
+"""Default time from a hand-over to its deadline."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Closing:
@@ -118,7 +121,7 @@ class HandedOver(Outcome):
     """
 
     key: str = ""
-    timeout_ms: int = 1_800_000
+    timeout_ms: int = HAND_OVER_MS
 
 
 @dataclass(frozen=True, slots=True)

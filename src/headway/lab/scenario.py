@@ -9,7 +9,9 @@ from typing import Annotated, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
+from headway.contract.outcomes import HAND_OVER_MS
 from headway.core.gates.spec import Hold, Strategy
+from headway.core.job import DEFAULT_POLICY
 from headway.core.retry import Jitter
 from headway.lab.draws import Drawn
 from headway.lab.scenario_values import (
@@ -81,11 +83,11 @@ Use = Annotated[UseTable, BeforeValidator(_as_use)]
 class RetryTable(Table):
     """The retry policy of a kind, as in `Backoff`; durations in ms."""
 
-    attempts: PositiveInt = 5
-    base: Span = 10_000
-    factor: float = 2.0
-    cap: Span = 3_600_000
-    jitter: Jitter = "equal"
+    attempts: PositiveInt = DEFAULT_POLICY.retry.attempts
+    base: Span = DEFAULT_POLICY.retry.base_ms
+    factor: float = DEFAULT_POLICY.retry.factor
+    cap: Span = DEFAULT_POLICY.retry.cap_ms
+    jitter: Jitter = DEFAULT_POLICY.retry.jitter
 
 
 class OutcomeTable(Table):
@@ -119,7 +121,7 @@ class HandOverTable(Table):
     """
 
     length: Spread
-    timeout: Span = 1_800_000
+    timeout: Span = HAND_OVER_MS
     lost: Share = 0.0
     late: Share = 0.0
     late_by: Spread = Distribution(shape="exponential", first_ms=30_000)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from headway.contract.operate import Verb
-from headway.core.job import MAX_CANDIDATES
+from headway.core.job import DEFAULT_POLICY, MAX_CANDIDATES
 from headway.core.state import State
 from headway.server.bodies.base import (
     Body,
@@ -56,15 +56,21 @@ class RetryBody(Body):
     """How a failed job is retried."""
 
     attempts: Positive = Field(
-        default=5, description="Maximum number of attempts in one life, including the first."
+        default=DEFAULT_POLICY.retry.attempts,
+        description="Maximum number of attempts in one life, including the first.",
     )
-    base: Span = Field(default=10_000, description="Delay after the first failure.")
+    base: Span = Field(
+        default=DEFAULT_POLICY.retry.base_ms, description="Delay after the first failure."
+    )
     factor: float = Field(
-        default=2.0, ge=1, le=1000, description="Factor by which each further delay grows."
+        default=DEFAULT_POLICY.retry.factor,
+        ge=1,
+        le=1000,
+        description="Factor by which each further delay grows.",
     )
-    cap: Span = Field(default=3_600_000, description="Maximum delay.")
+    cap: Span = Field(default=DEFAULT_POLICY.retry.cap_ms, description="Maximum delay.")
     jitter: Literal["full", "equal", "none"] = Field(
-        default="equal", description="How much of the delay is random."
+        default=DEFAULT_POLICY.retry.jitter, description="How much of the delay is random."
     )
 
 

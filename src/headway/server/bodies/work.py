@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import AfterValidator, Field, model_validator
 
+from headway.contract.outcomes import HAND_OVER_MS
 from headway.core.errors import PayloadTooLarge
 from headway.core.job import MAX_BATCH, MAX_RESULT
 from headway.runtime.worker.worker_options import LEASE_MS
@@ -192,8 +193,6 @@ MOST_THEN = MAX_BATCH
 """Maximum number of jobs created with an outcome."""
 MOST_CLOSED = 16
 """Maximum number of gates closed with an outcome."""
-HAND_OVER_MS = 1_800_000
-"""Default time from a hand-over to its deadline."""
 
 
 ErrorText = Annotated[str, Field(max_length=1_000_000), AfterValidator(without_nul)]

@@ -7,6 +7,7 @@ import threading
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
@@ -134,6 +135,7 @@ class CallQueue:
         self._turn = threading.Lock()
         self._starting = threading.Lock()
         self._closing = False
+        self._ended = False
         self._started = False
         self._gathering: AbstractEventLoop | None = None
         self._process = os.getpid()
@@ -185,6 +187,9 @@ class CallQueue:
             self._calls.appendleft(call)
         else:
             self._calls.append(call)
+        if self._ended:
+            # It was closed since the check above, and nothing serves or refuses later calls.
+            self._refuse()
 
     def _serve_some(self) -> None:
         group: list[AnyCall] = []
@@ -233,12 +238,16 @@ class CallQueue:
                 self._leave()
             finally:
                 self._turn.release()
+        self._ended = True
         self._refuse()
 
     def _refuse(self) -> None:
         message = "the store was closed before this call started"
-        late = list(self._calls)
-        self._calls.clear()
+        late: list[AnyCall] = []
+        # Several threads may be here; each call is taken by one.
+        with suppress(IndexError):
+            while True:
+                late.append(self._calls.popleft())
         for call in late:
             call.error = StoreUnavailable(message, hint="nothing was written")
         deliver(late)
