@@ -68,6 +68,8 @@ def test_folder_of_rules_contains_only_generated_files() -> None:
         ("    b: dict[str, int] = {}\n    return b.pop('x', 5)", 3),
         ("    return [b for b in [a] for c in [a]]", 2),
         ("    return [None, a][0]", 2),
+        ("    b = 0\n    for b in [a]:\n        pass\n    return b", 3),
+        ("    b = ('x', a)\n    return b < ('y', a)", 3),
     ],
 )
 def test_unsupported_python_is_refused_with_its_file_and_line(

@@ -38,8 +38,7 @@ def written() -> dict[Path, str]:
 
 
 def main() -> int:
-    found = written().items()
-    changed = {path: text for path, text in found if path.read_text(encoding="utf-8") != text}
+    changed = {path: text for path, text in written().items() if path.read_text("utf-8") != text}
     for path, text in changed.items():
         print(path.relative_to(LUA))
         if "--check" not in sys.argv:

@@ -289,6 +289,7 @@ class Translator(Lines):
             if isinstance(target, ast.Tuple):
                 self.unpack(target.elts, self.parts(target, Value(name, kind)))
             else:
+                self.refuse(target.id in self.types, target, "a loop over a variable in use")
                 self.types[target.id] = kind
             yield counter
 
@@ -559,8 +560,9 @@ class Translator(Lines):
             self.refuse(sign not in {"<", ">"}, node, "this order")
             left, right = self.kept(left, "value"), self.kept(right, "value")
             pair = (left, right) if sign == "<" else (right, left)
-            # The fields of a named tuple have names in Lua.
-            texts = [braced([part.text for part in self.parts(node, one)]) for one in pair]
+            parts = [self.parts(node, one) for one in pair]  # a named tuple's have names in Lua
+            self.refuse({one.type.kind for one in parts[0]} - _NUMBERS, node, "an order of texts")
+            texts = [braced([part.text for part in one]) for one in parts]
             test = Value(f"Python.less({', '.join(texts)})", BOOL)
         return negated(test) if isinstance(op, ast.NotEq | ast.NotIn) else test
 
