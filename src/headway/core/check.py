@@ -64,6 +64,17 @@ def check_jobs(jobs: Sequence[NewJob]) -> None:
             has too many gates.
         PayloadTooLarge: arguments exceed the size limit.
     """
+    check_contents(jobs)
+    _check_ids(list(map(_ID, jobs)))
+
+
+def check_contents(jobs: Sequence[NewJob]) -> None:
+    """Validate new jobs except for their ids, which those of timetable entries do not use.
+
+    Raises:
+        InvalidValue: see `check_jobs`.
+        PayloadTooLarge: arguments exceed the size limit.
+    """
     # Column by column: in a batch, most columns have a single distinct value.
     for what, column in _NAMES.items():
         for name in set(map(column, jobs)):
@@ -71,7 +82,6 @@ def check_jobs(jobs: Sequence[NewJob]) -> None:
                 check_name(what, name, empty=what in _MAY_BE_EMPTY)
     for policy in {id(one): one for one in map(_POLICY, jobs)}.values():
         _check_policy(policy)
-    _check_ids(list(map(_ID, jobs)))
     _check_numbers(jobs)
     if max(map(len, map(_ARGS, jobs)), default=0) > MAX_ARGS:
         job = next(job for job in jobs if len(job.args) > MAX_ARGS)

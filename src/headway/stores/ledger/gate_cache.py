@@ -12,12 +12,13 @@ from headway.core.gates.slots import room
 from headway.core.gates.spec import IMPLICIT, GateKind, GateSpec, GateUse, implicit_gates
 from headway.core.gates.view import RESERVED_MS, GateView, Reservation
 from headway.core.job import DAY_MS
-from headway.stores.ledger.gatekinds import RULES, rules_of
+from headway.stores.ledger.gatekinds import RULES, GateRows, rules_of
 from headway.stores.ledger.gaterows import (
     FOREVER,
     GateRow,
     Place,
     TemplateRow,
+    is_closed,
     may_share_name,
     place_of,
     refuse_members_name,
@@ -33,7 +34,7 @@ UNKNOWN, HAS_ROOM, FULL = -1, 0, 1
 """What `full_gate` knows of a gate; one that is closed, or may be outside its hours, is unknown."""
 
 
-class GateCache:
+class GateCache(GateRows):
     """The gates that one step uses; each is loaded once, and written once at the end.
 
     Args:
@@ -232,9 +233,7 @@ class GateCache:
 
     def is_shut(self, row: GateRow | None) -> bool:
         """Return whether the gate is closed now, regardless of its limit."""
-        return (
-            row is not None and row.closed_until is not None and row.closed_until > self.ledger.now
-        )
+        return is_closed(row, self.ledger.now)
 
     def _apply_closing(self, view: GateView, row: GateRow | None) -> None:
         if row is None or not self.is_shut(row) or row.closed_until is None:

@@ -3,36 +3,147 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from headway.core.gates.hours import is_open, next_opening
 from headway.core.gates.pool import member_gate
 from headway.core.gates.slots import room
 from headway.core.gates.spec import GateKind, GateSpec
 from headway.core.gates.view import GateView, MemberView
-from headway.stores.ledger.gaterows import FOREVER, GateRow
+from headway.stores.ledger.gaterows import FOREVER, GateRow, is_closed
 from headway.stores.ledger.ledger import Ledger
 
 
-class GateRows(Protocol):
+class GateRows(ABC):
     """The rows of the gates that one step uses."""
 
     ledger: Ledger
 
+    @abstractmethod
     def find(self, name: str) -> GateRow | None:
         """Return the gate's row, if there is one."""
-        ...
-
-    def is_shut(self, row: GateRow | None) -> bool:
-        """Return whether the gate is closed now, regardless of its limit."""
-        ...
 
 
-class GateRules(ABC):
+# Slots: a limit on the permits that are out at once.
+
+
+def slots_room(_gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+    """See `GateRules.fill_room`."""
+    view.most = limit_of(spec.capacity, row)
+    view.free = room(view.most, row.used if row else 0)
+
+
+def are_slots_full(_gates: GateRows, _name: str, spec: GateSpec, row: GateRow | None) -> bool:
+    """See `GateRules.is_full`."""
+    return row is not None and row.used >= limit_of(spec.capacity, row)
+
+
+# Rate: a limit on the starts in a window.
+
+
+def rate_room(gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+    """See `GateRules.fill_room`."""
+    view.most = limit_of(spec.limit, row)
+    if row is not None and row.used:
+        after_at = gates.ledger.now - (spec.per_ms or 0)
+        view.counted = gates.ledger.starts.total(view.name, after_at, row.used)
+    view.free = room(view.most, view.counted)
+
+
+def rate_opens_at(gates: GateRows, view: GateView, spec: GateSpec, amount: int) -> int | None:
+    """See `GateRules.opens_at`."""
+    row = gates.find(view.name)
+    if (
+        view.opens_at is not None
+        or row is None
+        or is_closed(row, gates.ledger.now)
+        or amount > view.most
+    ):
+        return view.opens_at
+    per_ms = spec.per_ms or 0
+    after_at = gates.ledger.now - per_ms
+    # This many starts must leave the window first; each row counts at least one start.
+    excess = gates.ledger.starts.total(view.name, after_at, row.used) + amount - view.most
+    for at, number in gates.ledger.starts.oldest(view.name, after_at, max(1, excess)):
+        excess -= number
+        if excess <= 0:
+            return at + per_ms
+    return None
+
+
+# Hours: open at certain hours; a start takes nothing.
+
+
+def hours_room(gates: GateRows, view: GateView, _spec: GateSpec, row: GateRow | None) -> None:
+    """See `GateRules.fill_room`."""
+    now, opens = gates.ledger.now, row.opens if row else ()
+    if not is_open(opens, now):
+        view.free, view.shut = 0, True
+        view.opens_at = next_opening(opens, now)
+
+
+# Pool: several members with their own permits; a start takes permits of one member.
+
+
+def pool_room(gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
+    """See `GateRules.fill_room`."""
+    view.strategy = spec.strategy
+    view.last = row.last if row else ""
+    view.most, view.free = 0, 0
+    opens_at: int | None = None
+    for name, capacity in spec.members:
+        own = gates.find(member_gate(view.name, name))
+        most, used = limit_of(capacity, own), own.used if own else 0
+        free = room(most, used)
+        if own is not None and own.closed_until is not None and is_closed(own, gates.ledger.now):
+            free = 0
+            if own.closed_until < FOREVER:
+                opens_at = min(own.closed_until, opens_at or own.closed_until)
+        view.members.append(MemberView(name=name, capacity=most, used=used, free=free))
+        view.most, view.free = max(view.most, most), max(view.free, free)
+    # Set even while another member is free: this step may take that one.
+    view.opens_at = opens_at
+
+
+def is_pool_full(gates: GateRows, name: str, spec: GateSpec, _row: GateRow | None) -> bool:
+    """See `GateRules.is_full`."""
+    for member, capacity in spec.members:
+        own = gates.find(member_gate(name, member))
+        if own is None or own.used < limit_of(capacity, own):
+            return False
+    return True
+
+
+# What a kind does that has no rule of its own.
+
+
+def is_never_full(_gates: GateRows, _name: str, _spec: GateSpec, _row: GateRow | None) -> bool:
+    """See `GateRules.is_full`."""
+    return False
+
+
+def opens_as_seen(_gates: GateRows, view: GateView, _spec: GateSpec, _amount: int) -> int | None:
+    """See `GateRules.opens_at`."""
+    return view.opens_at
+
+
+def limit_of(declared: int | None, row: GateRow | None) -> int:
+    """Return a gate's limit: an operator's value for this instance, or the declared one."""
+    if row is not None and row.capacity is not None:
+        return row.capacity
+    return declared or 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateRules:
     """The rules of one kind of gate.
 
     Attributes:
+        fill_room: fills in a view with the room that the gate has now, as if it were not closed.
+        is_full: returns whether the gate certainly has no room until a permit is returned; a claim
+            checks this for each gate of its flows before it examines them, since most are full.
+        opens_at: returns when a gate without room for an amount opens by itself, if that is known.
         takes_permits: whether a start takes permits, which are returned later.
         counts_starts: whether a start is counted for the length of a window.
         chooses_member: whether a start takes a member's permits; a pool may have no members.
@@ -40,35 +151,20 @@ class GateRules(ABC):
         has_own_limit: whether one instance of a declared gate can have its own limit.
     """
 
+    fill_room: Callable[[GateRows, GateView, GateSpec, GateRow | None], None]
+    is_full: Callable[[GateRows, str, GateSpec, GateRow | None], bool] = is_never_full
+    opens_at: Callable[[GateRows, GateView, GateSpec, int], int | None] = opens_as_seen
     takes_permits: bool = False
     counts_starts: bool = False
     chooses_member: bool = False
     settable: frozenset[str] = frozenset()
     has_own_limit: bool = False
 
-    @abstractmethod
-    def fill_room(
-        self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None
-    ) -> None:
-        """Fill in a view with the room that the gate has now, as if it were not closed."""
-
-    def is_full(self, gates: GateRows, name: str, spec: GateSpec, row: GateRow | None) -> bool:
-        """Return whether the gate certainly has no room until a permit is returned.
-
-        A claim checks this for each flow before it examines the flow's gates, since most are full.
-        """
-        del gates, name, spec, row
-        return False
-
-    def opens_at(self, gates: GateRows, view: GateView, spec: GateSpec, amount: int) -> int | None:
-        """Return when a gate without room for an amount opens by itself, if that is known."""
-        del gates, spec, amount
-        return view.opens_at
-
     def row_names(self, name: str, spec: GateSpec) -> Iterable[str]:
         """Return the names of the rows that `fill_room` reads."""
-        del spec
-        return (name,)
+        if not self.chooses_member:
+            return (name,)
+        return (name, *(member_gate(name, member) for member, _ in spec.members))
 
     def permit_gate(self, name: str, members: Mapping[str, str]) -> tuple[str, str]:
         """Return the gate whose permits a start takes, and its pool ("" if it has none).
@@ -76,132 +172,35 @@ class GateRules(ABC):
         Args:
             members: the members chosen by the claim, by pool.
         """
-        del members
-        return name, ""
-
-
-class SlotsRules(GateRules):
-    """A limit on the permits that are out at once."""
-
-    takes_permits = True
-    settable = frozenset({"capacity"})
-    has_own_limit = True
-
-    def fill_room(
-        self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None
-    ) -> None:
-        del gates
-        view.most = _limit(spec.capacity, row)
-        view.free = room(view.most, row.used if row else 0)
-
-    def is_full(self, gates: GateRows, name: str, spec: GateSpec, row: GateRow | None) -> bool:
-        """See `GateRules.is_full`."""
-        del gates, name
-        return row is not None and row.used >= _limit(spec.capacity, row)
-
-
-class RateRules(GateRules):
-    """A limit on the starts in a window."""
-
-    counts_starts = True
-    settable = frozenset({"limit", "per_ms"})
-    has_own_limit = True
-
-    def fill_room(
-        self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None
-    ) -> None:
-        view.most = _limit(spec.limit, row)
-        if row is not None and row.used:
-            after_at = gates.ledger.now - (spec.per_ms or 0)
-            view.counted = gates.ledger.starts.total(view.name, after_at)
-        view.free = room(view.most, view.counted)
-
-    def opens_at(self, gates: GateRows, view: GateView, spec: GateSpec, amount: int) -> int | None:
-        if view.opens_at is not None:
-            return view.opens_at
-        if gates.is_shut(gates.find(view.name)) or amount > view.most:
-            return None
-        starts, per_ms = gates.ledger.starts, spec.per_ms or 0
-        after_at = gates.ledger.now - per_ms
-        # This many starts must leave the window first; each row counts at least one start.
-        excess = starts.total(view.name, after_at) + amount - view.most
-        for at, number in starts.oldest(view.name, after_at, max(1, excess)):
-            excess -= number
-            if excess <= 0:
-                return at + per_ms
-        return None
-
-
-class HoursRules(GateRules):
-    """Open at certain hours; a start takes nothing."""
-
-    def fill_room(
-        self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None
-    ) -> None:
-        del spec
-        now, opens = gates.ledger.now, row.opens if row else ()
-        if not is_open(opens, now):
-            view.free, view.shut = 0, True
-            view.opens_at = next_opening(opens, now)
-
-
-class PoolRules(GateRules):
-    """Several members with their own permits; a start takes permits of one member."""
-
-    takes_permits = True
-    chooses_member = True
-    settable = frozenset({"members"})
-
-    def fill_room(
-        self, gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None
-    ) -> None:
-        view.strategy = spec.strategy
-        view.last = row.last if row else ""
-        opens: list[int] = []
-        for name, capacity in spec.members:
-            own = gates.find(member_gate(view.name, name))
-            most, used = _limit(capacity, own), own.used if own else 0
-            shut = gates.is_shut(own)
-            if shut and own is not None and own.closed_until and own.closed_until < FOREVER:
-                opens.append(own.closed_until)
-            free = 0 if shut else room(most, used)
-            view.members.append(MemberView(name=name, capacity=most, used=used, free=free))
-        view.most = max((one.capacity for one in view.members), default=0)
-        view.free = max((one.free for one in view.members), default=0)
-        # Set even while another member is free: this step may take that one.
-        view.opens_at = min(opens, default=None)
-
-    def is_full(self, gates: GateRows, name: str, spec: GateSpec, row: GateRow | None) -> bool:
-        """See `GateRules.is_full`."""
-        del row
-        for member, capacity in spec.members:
-            own = gates.find(member_gate(name, member))
-            if own is None or own.used < _limit(capacity, own):
-                return False
-        return True
-
-    def row_names(self, name: str, spec: GateSpec) -> Iterable[str]:
-        return (name, *(member_gate(name, member) for member, _ in spec.members))
-
-    def permit_gate(self, name: str, members: Mapping[str, str]) -> tuple[str, str]:
-        return member_gate(name, members[name]), name
+        return (member_gate(name, members[name]), name) if self.chooses_member else (name, "")
 
 
 RULES: Mapping[GateKind, GateRules] = {
-    GateKind.SLOTS: SlotsRules(),
-    GateKind.RATE: RateRules(),
-    GateKind.HOURS: HoursRules(),
-    GateKind.POOL: PoolRules(),
+    GateKind.SLOTS: GateRules(
+        fill_room=slots_room,
+        is_full=are_slots_full,
+        takes_permits=True,
+        settable=frozenset({"capacity"}),
+        has_own_limit=True,
+    ),
+    GateKind.RATE: GateRules(
+        fill_room=rate_room,
+        opens_at=rate_opens_at,
+        counts_starts=True,
+        settable=frozenset({"limit", "per_ms"}),
+        has_own_limit=True,
+    ),
+    GateKind.HOURS: GateRules(fill_room=hours_room),
+    GateKind.POOL: GateRules(
+        fill_room=pool_room,
+        is_full=is_pool_full,
+        takes_permits=True,
+        chooses_member=True,
+        settable=frozenset({"members"}),
+    ),
 }
 
 
 def rules_of(kind: GateKind) -> GateRules:
     """Return the rules of a kind of gate."""
     return RULES[kind]
-
-
-def _limit(declared: int | None, row: GateRow | None) -> int:
-    """Return a gate's limit: an operator's value for this instance, or the declared one."""
-    if row is not None and row.capacity is not None:
-        return row.capacity
-    return declared or 0

@@ -84,6 +84,11 @@ class GateRow(msgspec.Struct):
         return copy(self)
 
 
+def is_closed(row: GateRow | None, now: int) -> bool:
+    """Return whether a gate is closed, regardless of its limit."""
+    return row is not None and row.closed_until is not None and row.closed_until > now
+
+
 @dataclass(slots=True, kw_only=True)
 class TemplateRow:
     """A declared gate, and an operator's override.

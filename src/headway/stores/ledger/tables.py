@@ -314,8 +314,13 @@ class StartTable(Protocol):
         """Remove the starts up to and including a time, and return how many were removed."""
         ...
 
-    def total(self, gate: str, after_at: int) -> int:
-        """Return how many starts are later than a given time."""
+    def total(self, gate: str, after_at: int, stored: int) -> int:
+        """Return how many starts are later than a given time.
+
+        Args:
+            stored: how many starts of the gate are stored, if a store would rather count those that
+                are not later.
+        """
         ...
 
     def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:

@@ -306,7 +306,7 @@ class _Starts:
             for name, starts in listed(reply, "every_start")
         }
 
-    def total(self, gate: str, _after_at: int) -> int:
+    def total(self, gate: str, _after_at: int, _stored: int) -> int:
         return self._gates.get(gate, _Counted()).total
 
     def oldest(self, gate: str, _after_at: int, limit: int) -> list[tuple[int, int]]:

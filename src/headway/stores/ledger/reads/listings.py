@@ -203,7 +203,7 @@ class _Audit:
         template = self.ledger.gates.templates().get(row.template)
         rules = RULES[template.current.kind] if template else None
         if rules is not None and rules.counts_starts and not row.pool:
-            counted = self.ledger.starts.total(row.name, -1)
+            counted = self.ledger.starts.total(row.name, -1, row.used)
             if counted != row.used:
                 self._report(row.name, f"counts {row.used} starts, but {counted} are kept")
             if count:

@@ -24,7 +24,7 @@ from headway.contract.definitions import (
     SetLane,
     SetToken,
 )
-from headway.core.check import check_jobs
+from headway.core.check import check_contents
 from headway.core.errors import InvalidValue, RevisionConflict, UnknownEntry
 from headway.core.gates.pool import member_gate
 from headway.core.job import NewJob
@@ -110,7 +110,7 @@ def check_item(item: Item) -> str:
         case DeclareEntry():
             check_name("entry", item.spec.name)
             # The step that creates a fire would fail, and with it all else that has become due.
-            check_jobs([item.spec.job])
+            check_contents([item.spec.job])
         case RevokeToken():
             check_name("token", item.id)
         case NoteUse():

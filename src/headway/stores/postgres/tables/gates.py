@@ -373,7 +373,8 @@ class PostgresStarts(SqlTable[Session]):
             session.cache.totals[gate] = {until_at: (0, left)}
         return gone
 
-    def total(self, gate: str, after_at: int) -> int:
+    def total(self, gate: str, after_at: int, stored: int) -> int:
+        del stored
         return self._totals(gate, after_at)[1]
 
     def _totals(self, gate: str, at: int) -> tuple[int, int]:

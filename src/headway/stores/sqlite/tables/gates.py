@@ -178,7 +178,8 @@ class SqliteStarts(SqliteTable):
             self._db.execute(_TRIM_STARTS, (gate, until_at))
         return gone
 
-    def total(self, gate: str, after_at: int) -> int:
+    def total(self, gate: str, after_at: int, stored: int) -> int:
+        del stored
         return self._db.execute(_STARTS_AFTER, (gate, after_at)).get
 
     def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 --
 -- A cache loads each gate once, and is written once, at the end of the step.
 
--- python: stores.ledger.gate_cache.GateCache
+-- python: stores.ledger.gate_cache.GateCache, stores.ledger.gatekinds.GateRows
 -- needs: base.time, tables.gates, tables.starts, tables.lanes, engine.gate_names, rules.pool
 
 local GateCache = {}

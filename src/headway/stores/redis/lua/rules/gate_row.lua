@@ -3,4 +3,7 @@
 
 local GateRow = {}
 
-GateRow.FOREVER = 253402300800000
+-- Return whether a gate is closed, regardless of its limit.
+function GateRow.is_closed(row, now)
+  return row ~= nil and row.closed_until ~= nil and row.closed_until > now
+end
