@@ -90,7 +90,7 @@ def judge(
         f"killed: {dict(seen.kills)}; {seen.looks} looks meanwhile",
         f"{len(offers)} requests: {dict(fates)}; answers by API: {dict(seen.answers)}",
         f"{len(ledger.calls)} calls, {len(ledger.texts)} messages; "
-        f"requests {dict(ledger.takings)}, webhooks {dict(ledger.posts)}",
+        f"requests {dict(ledger.requests)}, webhooks {dict(ledger.posts)}",
         f"{len(story.alerts)} alerts, {again} of them sent again as nobody knew of the first",
     ], list(dict.fromkeys([*found, *lost]))
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
-from headway.carrier.script import DrawnOutcome, Taking
+from headway.carrier.script import DrawnOutcome, RequestResult
 from headway.contract.views import JobView, RunView
 from headway.core.cascade import Answer, Asked, Cascade
 from headway.core.job import JobPolicy
@@ -22,7 +22,7 @@ from tests.torture.field_judge import Seen, judge, two_at_once
 
 DISPATCHERS = {"dora": "+15557770001", "dan": "+15557770002"}
 OUTCOME = DrawnOutcome(
-    taking=Taking.TAKEN,
+    request=RequestResult.TAKEN,
     end=CallStatus.COMPLETED,
     ring_ms=1,
     talk_ms=1,

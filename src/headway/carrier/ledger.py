@@ -107,14 +107,14 @@ class Ledger:
 
     Attributes:
         calls: calls by id, oldest first.
-        takings: number of requests by result.
+        requests: number of requests by result.
         posts: number of webhooks by result.
     """
 
     def __init__(self, channels: Mapping[str, int]) -> None:
         self.calls: dict[str, Call] = {}
         self.texts: dict[str, Text] = {}
-        self.takings: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
         self.posts: Counter[str] = Counter()
         self._channels = dict(channels)
         self._by_ref: dict[str, list[str]] = {}

@@ -85,7 +85,7 @@ class PhoneNetwork:
         self._asked[to] += 1
         person, since = self._people.get(to, (Person(), 0))
         outcome = draw_outcome(self.rates, person, self._seed, to, nth, nth - since)
-        self.ledger.takings[outcome.taking] += 1
+        self.ledger.requests[outcome.request] += 1
         return outcome, nth
 
     def place(self, plan: CallPlan, outcome: DrawnOutcome, nth: int) -> Call:

@@ -17,7 +17,7 @@ from headway.carrier.application import (
 )
 from headway.carrier.ledger import CallPlan, TextPlan
 from headway.carrier.network import PhoneNetwork
-from headway.carrier.script import DrawnOutcome, SimulatedSettings, Taking
+from headway.carrier.script import DrawnOutcome, RequestResult, SimulatedSettings
 from headway.carrier.webhooks import HttpApplication
 from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure
 from headway.runtime.timing import REAL, Timing
@@ -193,25 +193,25 @@ class Simulated:
             hint = "add it to telephony.simulated.numbers"
             raise ProviderRefused(message, hint=hint, concerns="sender", provider_code="21210")
         outcome, nth = self.network.next_outcome(to)
-        match outcome.taking:
-            case Taking.REFUSED:
+        match outcome.request:
+            case RequestResult.REFUSED:
                 message = f"{to} cannot be called"
                 raise ProviderRefused(message, provider_code="21217")
-            case Taking.TOO_MANY:
+            case RequestResult.TOO_MANY:
                 message = "the simulated provider has received too many requests"
                 raise ProviderRefused(
                     message, concerns="provider", retry_after_ms=1_000, provider_code="20429"
                 )
-            case Taking.BROKEN:
+            case RequestResult.BROKEN:
                 message = "the simulated provider has failed"
                 raise ProviderUnsure(message)
-            case Taking.TAKEN | Taking.UNSURE | Taking.CUT:
+            case RequestResult.TAKEN | RequestResult.UNSURE | RequestResult.CUT:
                 return outcome, nth
 
     async def _reply(self, outcome: DrawnOutcome) -> None:
         if self.network.rates.reply:
             await self.network.pace.pause(self.network.rates.reply)
-        if outcome.taking is not Taking.TAKEN:
+        if outcome.request is not RequestResult.TAKEN:
             message = "the simulated provider did not reply"
             raise ProviderUnsure(message)
 

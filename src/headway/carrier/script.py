@@ -274,7 +274,7 @@ class Person(BaseModel):
         return self.answers[min(nth, len(self.answers) - 1)] if self.answers else None
 
 
-class Taking(StrEnum):
+class RequestResult(StrEnum):
     """The result of a request to the provider."""
 
     TAKEN = "taken"
@@ -287,7 +287,7 @@ class Taking(StrEnum):
     @property
     def done(self) -> bool:
         """Whether the request is carried out, whatever the reply."""
-        return self in {Taking.TAKEN, Taking.UNSURE, Taking.CUT}
+        return self in {RequestResult.TAKEN, RequestResult.UNSURE, RequestResult.CUT}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -295,7 +295,7 @@ class DrawnOutcome:
     """The simulated outcome of a call or a message.
 
     Attributes:
-        taking: result of the request.
+        request: result of the request.
         end: how the call ends, unless it is hung up before.
         ring_ms: how long it rings before it is answered.
         talk_ms: length of the call if its script asks nothing.
@@ -306,7 +306,7 @@ class DrawnOutcome:
         arrives: whether a message is delivered.
     """
 
-    taking: Taking
+    request: RequestResult
     end: CallStatus
     ring_ms: int
     talk_ms: int
@@ -323,7 +323,7 @@ _ENDS: Mapping[str, CallStatus] = {
     "no_answer": CallStatus.NO_ANSWER,
     "failed": CallStatus.FAILED,
 }
-_TAKINGS = frozenset(one.value for one in Taking)
+_REQUEST_RESULTS = frozenset(one.value for one in RequestResult)
 _END_OF: Mapping[Answer, CallStatus] = {
     Answer.IGNORE: CallStatus.NO_ANSWER,
     Answer.BUSY: CallStatus.BUSY,
@@ -341,6 +341,7 @@ def draw_outcome(
         nth_since: number of those since the person was configured.
     """
 
+    # A purpose is part of the seed: under another name, the same seed would draw other outcomes.
     def unit(purpose: str) -> float:
         return draw(f"{seed}:{to}:{nth}:{purpose}")
 
@@ -349,7 +350,7 @@ def draw_outcome(
     key = _key(answer, rates, unit("press"))
     leaves = answer is Answer.HANGS_UP or (answer is None and unit("leaves") < rates.hang_up)
     return DrawnOutcome(
-        taking=_taking(answer, rates, unit("taking")),
+        request=_request_result(answer, rates, unit("taking")),
         end=_end(answer, rates, unit("end")),
         ring_ms=_ms(person.ring_s, rates.ring, unit("ring")),
         talk_ms=talk,
@@ -374,21 +375,23 @@ def chosen(shares: Mapping[str, float], unit: float) -> str | None:
     return None
 
 
-def _taking(answer: Answer | None, rates: Rates, unit: float) -> Taking:
+def _request_result(answer: Answer | None, rates: Rates, unit: float) -> RequestResult:
     if answer is not None:
-        return Taking(answer.value) if answer.value in _TAKINGS else Taking.TAKEN
-    return Taking(chosen(rates.unusual(), unit) or Taking.TAKEN)
+        return (
+            RequestResult(answer.value) if answer.value in _REQUEST_RESULTS else RequestResult.TAKEN
+        )
+    return RequestResult(chosen(rates.unusual(), unit) or RequestResult.TAKEN)
 
 
 def _end(answer: Answer | None, rates: Rates, unit: float) -> CallStatus:
-    if answer is None or answer.value in _TAKINGS:
+    if answer is None or answer.value in _REQUEST_RESULTS:
         # A remainder from rounding belongs to no share; the call is then answered.
         return _ENDS[chosen(rates.ends(), unit) or "answer"]
     return _END_OF.get(answer, CallStatus.COMPLETED)
 
 
 def _key(answer: Answer | None, rates: Rates, unit: float) -> str:
-    if answer is None or answer.value in _TAKINGS:
+    if answer is None or answer.value in _REQUEST_RESULTS:
         answer = Answer(chosen(rates.presses(), unit) or Answer.SILENT)
     if answer in {Answer.TALKS, Answer.HANGS_UP}:
         answer = Answer.SILENT

@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from headway.carrier.ledger import Call, Text
 from headway.carrier.network import PhoneNetwork
-from headway.carrier.script import DrawnOutcome, Taking
+from headway.carrier.script import DrawnOutcome, RequestResult
 from headway.carrier.twilio_requests import Fields, Refused
 from headway.carrier.webhooks import rfc2822
 from headway.server.hooks.request import read_form
@@ -184,14 +184,14 @@ def must_do(outcome: DrawnOutcome, code: int) -> None:
     Raises:
         Refused: the request is not carried out.
     """
-    match outcome.taking:
-        case Taking.REFUSED:
+    match outcome.request:
+        case RequestResult.REFUSED:
             raise Refused(code, "Phone number does not appear to be valid")
-        case Taking.TOO_MANY:
+        case RequestResult.TOO_MANY:
             raise Refused(20429, "Too Many Requests")
-        case Taking.BROKEN:
+        case RequestResult.BROKEN:
             raise Refused(20500, "Internal Server Error")
-        case Taking.TAKEN | Taking.UNSURE | Taking.CUT:
+        case RequestResult.TAKEN | RequestResult.UNSURE | RequestResult.CUT:
             pass
 
 
@@ -201,10 +201,10 @@ async def reply_of(
     """Return the reply to a request that was carried out."""
     if network.rates.reply:
         await network.pace.pause(network.rates.reply)
-    match outcome.taking:
-        case Taking.UNSURE:
+    match outcome.request:
+        case RequestResult.UNSURE:
             return Silence()
-        case Taking.CUT:
+        case RequestResult.CUT:
             return Cut(shape(), 201)
         case _:
             return JSONResponse(shape(), 201)

@@ -52,7 +52,7 @@ async def _show_ledger(services: Services, request: Request) -> Response:
         "peaks": ledger.peaks(),
         "crowded": ledger.crowded(),
         "twice": ledger.twice(),
-        "requests": ledger.takings,
+        "requests": ledger.requests,
         "webhooks": ledger.posts,
     }
     return JSONResponse(shown)
@@ -119,7 +119,7 @@ def _call(call: Call) -> Shape:
         "to": call.plan.to,
         "from": call.plan.from_,
         "status": call.status.value,
-        "request": call.outcome.taking.value,
+        "request": call.outcome.request.value,
         "placed_at": call.placed_at,
         "answered_at": call.answered_at,
         "ended_at": call.ended_at,

@@ -141,10 +141,10 @@ def test_executed_requests_are_calls_whatever_was_replied() -> None:
     async def main(play: Play) -> None:
         await many(play)
         ledger = play.provider.network.ledger
-        done = sum(ledger.takings[one] for one in ("taken", "unsure", "cut"))
+        done = sum(ledger.requests[one] for one in ("taken", "unsure", "cut"))
         assert len(ledger.calls) == done
-        assert ledger.takings.total() == 1_000
-        assert all(ledger.takings[one] for one in ("refused", "too_many", "unsure", "broken"))
+        assert ledger.requests.total() == 1_000
+        assert all(ledger.requests[one] for one in ("refused", "too_many", "unsure", "broken"))
         assert all(ledger.posts[one] for one in ("sent", "lost", "late", "twice", "disordered"))
 
     playing(main, **FAULTS)
