@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from headway.carrier.ledger import Ledger
+from headway.carrier.ledger import CarrierLedger
 from headway.carrier.twilio_requests import CarrierSettings
-from headway.carrier.twilio_server import Carrier
+from headway.carrier.twilio_server import TwilioCarrier
 from headway.runtime.settings_table import read_table
 from headway.server.listener import ListenAddress, Listener
 
@@ -41,10 +41,10 @@ class Telephones:
     """
 
     url: str
-    carrier: Carrier
+    carrier: TwilioCarrier
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> CarrierLedger:
         """Every call and message, and the result of each webhook."""
         return self.carrier.network.ledger
 
@@ -59,7 +59,7 @@ class Telephones:
 @asynccontextmanager
 async def telephones(seed: int) -> AsyncGenerator[Telephones]:
     """Run a telephone network on a free loopback port until the block ends."""
-    carrier = Carrier(read_table("carrier", CarrierSettings, {**WORLD, "seed": seed}))
+    carrier = TwilioCarrier(read_table("carrier", CarrierSettings, {**WORLD, "seed": seed}))
     listener = Listener(carrier.app, ListenAddress(host=LOOPBACK, port=0))
     running = asyncio.create_task(listener.run())
     try:

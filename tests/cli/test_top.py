@@ -288,7 +288,7 @@ async def test_screen_fits_any_size_and_a_wide_one_shows_more(
         await enqueue(store, 1, lane="mail")
         async with driven(store, size=(100, 30)) as top:
             await top.pilot.resize_terminal(*size)
-            while top.app.query_one("Table").size.width != size[0]:
+            while top.app.query_one("RowsTable").size.width != size[0]:
                 await top.pilot.pause()
             await top.rest()
             assert len(top.lines) == size[1]
@@ -395,7 +395,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
-async def crowd(store: Store, n: int) -> None:
+async def fill(store: Store, n: int) -> None:
     """Create n lanes with two waiting jobs each, n gates with parked jobs, and n workers."""
     phone = DeclareGate(spec=Slots("phone:{phone}", 2))
     await store.define(DefineRequest(items=(phone,), author="code"))
@@ -412,7 +412,7 @@ async def test_refresh_over_a_server_needs_few_requests_whatever_the_store_conta
 ):
     for n in (1, 120):
         async with place("server", clock, tmp_path) as (shown, store):
-            await crowd(store, n)
+            await fill(store, n)
             assert len(await shown.read(LanesQuery())) == n + 1
             reader = reader_of(shown, timing=StandingStill())
             for view in View:

@@ -18,7 +18,7 @@ from examples.demo.repairs.desk import Repairs
 from examples.demo.repairs.rules import Evidence as RepairEvidence
 from examples.demo.repairs.rules import repair_violations
 from examples.demo.telephones import Telephones
-from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
+from headway.carrier.ledger import CallPlan, CarrierLedger, PlacedCall, TextMessage, TextPlan
 from headway.carrier.script import DrawnOutcome
 from headway.contract.views import JobsQuery, JobView
 from headway.core.state import State
@@ -29,9 +29,13 @@ NOON = int(datetime(2026, 3, 4, 12, tzinfo=UTC).timestamp() * 1000)
 OUTCOME = cast("DrawnOutcome", None)
 
 
-def call(sid: str = "CA1", *, to: str = PHONE, ref: str = "a:1", status: str = "busy") -> Call:
+def call(
+    sid: str = "CA1", *, to: str = PHONE, ref: str = "a:1", status: str = "busy"
+) -> PlacedCall:
     plan = CallPlan(ref=ref, to=to, from_=NUMBER)
-    return Call(sid=sid, plan=plan, outcome=OUTCOME, nth=0, placed_at=0, status=CallStatus(status))
+    return PlacedCall(
+        sid=sid, plan=plan, outcome=OUTCOME, nth=0, placed_at=0, status=CallStatus(status)
+    )
 
 
 def lead(**changes: Any) -> dict[str, Any]:
@@ -124,11 +128,11 @@ def request(name: str, *turns: dict[str, Any], **changes: Any) -> dict[str, Any]
     }
 
 
-def alert(name: str) -> Text:
+def alert(name: str) -> TextMessage:
     plan = TextPlan(
         ref="", to="+12125550199", from_=NUMBER, text=f"no technician accepts it: {name}"
     )
-    return Text(sid="SM1", plan=plan, outcome=None, nth=0, sent_at=0)
+    return TextMessage(sid="SM1", plan=plan, outcome=None, nth=0, sent_at=0)
 
 
 TAKEN = request("r", asked("ada", "declined", 1, 2), asked("bob", "accepted", 2, 3))
@@ -230,7 +234,7 @@ async def test_alert_may_be_missing_only_while_its_job_waits_and_if_it_was_not_a
 async def test_demo_waits_for_the_alert_of_each_pending_request() -> None:
     cancelled, pending = request("r-1", status="cancelled"), request("r-2", status="pending")
     listed = list[int]()
-    ledger = Ledger({})
+    ledger = CarrierLedger({})
     ledger.texts = {"1": alert("r-1")}
 
     def reply(asked: httpx.Request) -> httpx.Response:

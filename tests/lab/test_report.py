@@ -9,7 +9,7 @@ from rich.console import Console
 
 from headway.core.errors import InvalidValue
 from headway.lab import plots
-from headway.lab.gate_use import GateUse, Meter
+from headway.lab.gate_use import GateUsage, UsageMeter
 from headway.lab.history import Changed, Closed, History
 from headway.lab.invariants import Violation
 from headway.lab.report import Report, percentiles, report
@@ -19,8 +19,8 @@ from tests.lab.histories import START_AT, at, history, job, run, scenario, use
 LINES = (use("lines"),)
 
 
-def measured(told: History, **fields: object) -> dict[str, GateUse]:
-    return {row.gate: row for row in Meter(told, scenario(**fields)).uses()}
+def measured(told: History, **fields: object) -> dict[str, GateUsage]:
+    return {row.gate: row for row in UsageMeter(told, scenario(**fields)).uses()}
 
 
 def test_gate_usage_is_weighted_by_time() -> None:
@@ -91,7 +91,7 @@ def test_curve_contains_the_same_time_as_the_total() -> None:
         job("a", run(1, 13, 77), gates=(use("desk", amount=2),)),
         job("b", run(1, 50, 431), gates=(use("desk"),)),
     )
-    meter = Meter(told, scenario())
+    meter = UsageMeter(told, scenario())
     (curve,) = [one for one in meter.curves() if one.gate == "desk"]
     (row,) = [one for one in meter.uses() if one.gate == "desk"]
     assert sum(curve.mean) / len(curve.mean) == pytest.approx(row.mean)

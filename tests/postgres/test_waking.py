@@ -18,7 +18,7 @@ from headway.stores.postgres import listening
 from headway.stores.postgres.arrays import DUMPERS
 from headway.stores.postgres.listening import waiting_key
 from headway.stores.postgres.options import PostgresOptions, parse_url
-from headway.stores.postgres.wakes import Wakes
+from headway.stores.postgres.wakes import NotifyingWakes
 from headway.testing.clock import FakeClock
 from tests.servers.fixtures import made
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
@@ -42,12 +42,12 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-async def make(clock: FakeClock) -> AsyncIterator[Callable[[PostgresOptions], Wakes]]:
+async def make(clock: FakeClock) -> AsyncIterator[Callable[[PostgresOptions], NotifyingWakes]]:
     """Return a function that creates the equivalent of a process."""
-    made_here: list[Wakes] = []
+    made_here: list[NotifyingWakes] = []
 
-    def one(options: PostgresOptions) -> Wakes:
-        made_here.append(Wakes(options, clock))
+    def one(options: PostgresOptions) -> NotifyingWakes:
+        made_here.append(NotifyingWakes(options, clock))
         return made_here[-1]
 
     yield one
@@ -68,7 +68,9 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.to_thread(threading.Event().wait, 0.005)
 
 
-async def asleep(wakes: Wakes, *lanes: str, until_at: int | None = None) -> asyncio.Task[None]:
+async def asleep(
+    wakes: NotifyingWakes, *lanes: str, until_at: int | None = None
+) -> asyncio.Task[None]:
     """Wait in lanes as a worker does: after an unrelated wake, claim and wait again.
 
     On a busy machine, listening may stop and start again before the task sleeps, which wakes it for
@@ -106,7 +108,7 @@ def is_listening(options: PostgresOptions) -> bool:
     return bool(row[0])
 
 
-def say(db: psycopg.Connection, wakes: Wakes, lane: str = LANE) -> bool:
+def say(db: psycopg.Connection, wakes: NotifyingWakes, lane: str = LANE) -> bool:
     """Send a notice in a statement, as a commit does; return whether any process listens."""
     notice = wakes.make_notice([(lane, None)])
     assert notice is not None
@@ -159,7 +161,9 @@ async def test_commit_of_another_process_wakes_only_the_waiter_of_its_lane(optio
     await asyncio.wait_for(other, LIMIT)
 
 
-async def woken(tasks: list[asyncio.Task[None]], there: Wakes, sleepers: list[Wakes]) -> int:
+async def woken(
+    tasks: list[asyncio.Task[None]], there: NotifyingWakes, sleepers: list[NotifyingWakes]
+) -> int:
     """Return how many of the sleepers were woken by the notices of `there` so far."""
     # A time in the future reaches every process, in the order of commits.
     moment = next(MOMENTS)
@@ -312,7 +316,7 @@ def locks(options: PostgresOptions) -> int:
     return int(row[0])
 
 
-def played(wakes: Wakes, *, jobs: int) -> tuple[ClaimRequest, ClaimReply]:
+def played(wakes: NotifyingWakes, *, jobs: int) -> tuple[ClaimRequest, ClaimReply]:
     """Return a claim of three jobs, and its reply."""
     request = ClaimRequest(worker="w", request=1, lanes=((LANE, 1),), n=3, free=3, lease_ms=30_000)
     blank = {"run": 1, "attempt": 1, "kind": "k", "stage": "", "lane": LANE, "tenant": ""}
@@ -599,7 +603,7 @@ async def test_namespaces_do_not_wake_each_other(options, make, monkeypatch):
 
 
 def test_closing_without_ever_waiting_opens_nothing(options):
-    wakes = Wakes(options, FakeClock())
+    wakes = NotifyingWakes(options, FakeClock())
     wakes.close()
     assert wakes._listening._db is None
 

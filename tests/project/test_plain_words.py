@@ -1,9 +1,11 @@
-"""Words that the code and the documentation avoid, because there is a plain technical one."""
+"""Words that the code and the documentation avoid, and names that mean one thing each."""
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,55 @@ SCENES = (
 UNREVISED = frozenset({"CHANGELOG.md"})
 """Pages whose wording stays as it was written."""
 
+SAME_IDEA: Mapping[str, str] = {
+    # Parts of every SQL store, or of every store with a server.
+    "AnyCall": "stores/postgres stores/sqlite",
+    "Call": "stores/postgres stores/sqlite",
+    "CallQueue": "stores/postgres stores/sqlite",
+    "DriverError": "stores/postgres stores/sqlite",
+    "ServerFacts": "stores/postgres stores/redis",
+    "Session": "stores/postgres stores/sqlite",
+    "Woken": "stores/postgres stores/sqlite",
+    # A connection to a database, its rows, and its time as a process knows it.
+    "Link": "bridges/cassandra stores/postgres stores/redis",
+    "Rows": "bridges/cassandra stores/sql",
+    "StoreTime": "runtime/worker stores/postgres",
+    # Parts of every system.
+    "Base": "systems/calls systems/field_service systems/notifications",
+    "Channel": "systems/field_service systems/notifications",
+    "TheContext": "systems/calls systems/field_service systems/notifications",
+    "Thresholds": "systems/automations systems/calls systems/notifications",
+    # A type of value or table, as each file format or API reads it.
+    "OneOrMany": "server/bodies systems/notifications",
+    "SendGridTable": "server/hooks systems/notifications",
+    "Share": "carrier lab server/alerts",
+    "Shortest": "systems/calls systems/notifications",
+    "Span": "lab runtime server/bodies systems/automations",
+    "Table": "lab runtime",
+    "When": "lab server/bodies",
+    "Zone": "systems/calls systems/notifications",
+    # Two simulations of a phone network.
+    "DrawnOutcome": "carrier lab",
+    # A protocol and its class; a class and its public subclass.
+    "Migrated": "cli systems/directory",
+    "App": ". runtime",
+}
+"""Public names that several packages define for the same idea, with these packages."""
+KEPT: Mapping[str, str] = {
+    # At least one of them names a schema in the OpenAPI document.
+    "Fault": "systems/directory testing",
+    "HoursBody": "server/bodies systems/calls",
+    "Outcome": "contract systems/calls",
+    "RetryBody": "server/bodies systems/lanes",
+    "Status": "systems/field_service systems/lanes systems/notifications",
+    "TemplateBody": "systems/calls systems/notifications",
+    # The reference describes the class of the bridge.
+    "History": "bridges/cassandra lab",
+    "Reader": "bridges/cassandra server",
+}
+"""Public names for several things that stay, because users depend on one of them."""
+NO_ALIASES = ("TypeVar", "TypeVarTuple", "ParamSpec")
+
 
 def pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     """Return a pattern for whole words, in any case, also across the end of a line or comment."""
@@ -73,12 +124,56 @@ def written() -> Iterator[Path]:
     yield from (path for path in REPOSITORY.glob("*.md") if path.name not in UNREVISED)
 
 
+def defined_names(code: str) -> Iterator[str]:
+    """Return the public classes and type aliases of a module."""
+    for node in ast.parse(code).body:
+        match node:
+            case ast.ClassDef(name=name):
+                pass
+            case ast.Assign(value=ast.Call(func=ast.Name(id=made))) if made in NO_ALIASES:
+                continue
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                pass
+            case _:
+                continue
+        # In this project only classes and types have capitals and small letters.
+        if re.fullmatch(r"[A-Z]\w*[a-z]\w*", name):
+            yield name
+
+
+def clashes() -> dict[str, str]:
+    """Return the names that several packages define, with these packages in order."""
+    packages: defaultdict[str, set[str]] = defaultdict(set)
+    for path in SOURCE.rglob("*.py"):
+        for name in defined_names(path.read_text(encoding="utf-8")):
+            packages[name].add(path.parent.relative_to(SOURCE).as_posix())
+    return {name: " ".join(sorted(one)) for name, one in packages.items() if len(one) > 1}
+
+
 def test_code_and_documentation_use_current_words() -> None:
     assert found(OLD_FASHIONED, written()) == []
 
 
 def test_code_and_documentation_name_mechanisms_and_not_scenes() -> None:
     assert found(SCENES, written()) == []
+
+
+def test_public_name_means_one_thing() -> None:
+    assert clashes() == {**SAME_IDEA, **KEPT}
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("class Call(Base): ...", ["Call"]),
+        ("Call = Callable[[], None]", ["Call"]),
+        ("Call: TypeAlias = 'Callable[[], None]'", ["Call"]),
+        ("Call = TypeVar('Call')\nCALL = 1\ncall = 2\nclass _Call: ...", []),
+        ("def make():\n    class Call: ...", []),
+    ],
+)
+def test_classes_and_aliases_of_a_module_are_found(code: str, names: list[str]) -> None:
+    assert list(defined_names(code)) == names
 
 
 @pytest.mark.parametrize("text", ["Whoever waits", "waits for\n    # ever", "MEND it", "x: shall"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headway.core.errors import InvalidValue
-from headway.stores.redis.options import Account, Address, Tls, parse_url
+from headway.stores.redis.options import Address, Login, Tls, parse_url
 
 WORD = "s@id"
 OTHER = "aloud"
@@ -12,7 +12,7 @@ OTHER = "aloud"
 def test_url_names_server_account_database_and_namespace() -> None:
     found = parse_url("redis://ann:s%40id@db.example:6380/3?namespace=calls")
     assert found.addresses == (Address(host="db.example", port=6380),)
-    assert found.account == Account(username="ann", password=WORD)
+    assert found.account == Login(username="ann", password=WORD)
     assert (found.database, found.namespace, found.tls) == (3, "calls", None)
 
 
@@ -20,11 +20,11 @@ def test_bare_url_is_the_local_server() -> None:
     found = parse_url("redis://")
     assert found.addresses == (Address(host="localhost", port=6379),)
     assert (found.database, found.namespace) == (0, "main")
-    assert found.account == Account()
+    assert found.account == Login()
 
 
 def test_password_alone_needs_no_name() -> None:
-    assert parse_url("redis://:aloud@h").account == Account(password=OTHER)
+    assert parse_url("redis://:aloud@h").account == Login(password=OTHER)
 
 
 def test_ipv6_address_is_in_brackets() -> None:

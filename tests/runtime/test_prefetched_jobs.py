@@ -13,7 +13,7 @@ from headway.contract.claims import Claimed
 from headway.core.job import DEFAULT_POLICY
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.timing import Timing, pause
-from headway.runtime.worker.claimer import CHECKS_KEPT, Prefetch, Surplus
+from headway.runtime.worker.claimer import CHECKS_KEPT, PrefetchSize, Surplus
 from headway.runtime.worker.handler_slot import ReadyQueue
 from headway.runtime.worker.lease import Held, Lease, StoreTime
 from headway.runtime.worker.settler import Settler
@@ -86,7 +86,7 @@ async def test_low_mark_requests_more() -> None:
 
 
 def test_prefetch_follows_the_speed_of_the_handlers() -> None:
-    prefetch = Prefetch(5_000)
+    prefetch = PrefetchSize(5_000)
     assert prefetch.target == 0
     prefetch.mark(10.0, 0)
     prefetch.measure(10.001, 10)
@@ -102,7 +102,7 @@ def test_prefetch_follows_the_speed_of_the_handlers() -> None:
 
 
 def test_handlers_that_end_together_are_not_taken_for_quick_ones() -> None:
-    prefetch = Prefetch(2_000)
+    prefetch = PrefetchSize(2_000)
     prefetch.mark(10.0, 0, idle=True)
     for n in range(1, 40):
         # Fifty handlers of 200 ms finish within two milliseconds, seen in part by several claims.
@@ -118,14 +118,14 @@ def test_handlers_that_end_together_are_not_taken_for_quick_ones() -> None:
 def test_slow_claims_prefetch_more_but_at_most_half_a_second_of_work(
     took: float, target: int
 ) -> None:
-    prefetch = Prefetch(2_000)
+    prefetch = PrefetchSize(2_000)
     prefetch.mark(10.0, 0, took=took, idle=True)
     prefetch.measure(11.0, 1_000)
     assert prefetch.target == target
 
 
 def test_speed_is_measured_from_the_end_of_an_idle_time() -> None:
-    prefetch = Prefetch(5_000)
+    prefetch = PrefetchSize(5_000)
     prefetch.mark(10.0, 0, idle=True)
     prefetch.mark(500.0, 50, idle=True)
     prefetch.measure(500.01, 150)
@@ -133,7 +133,7 @@ def test_speed_is_measured_from_the_end_of_an_idle_time() -> None:
 
 
 def test_slowed_handlers_are_noticed_at_once() -> None:
-    prefetch = Prefetch(2_000)
+    prefetch = PrefetchSize(2_000)
     prefetch.mark(10.0, 0, idle=True)
     prefetch.measure(10.5, 20_000)
     assert prefetch.target == 2_000
@@ -144,7 +144,7 @@ def test_slowed_handlers_are_noticed_at_once() -> None:
 
 
 def test_measuring_before_the_first_claim_sets_nothing() -> None:
-    prefetch = Prefetch(2_000)
+    prefetch = PrefetchSize(2_000)
     prefetch.measure(10.0, 5)
     assert prefetch.target == 0
 

@@ -29,15 +29,15 @@ from headway.server.alerts.engine import (
     rules,
 )
 from headway.server.alerts.rule_set import Alerts, AnyRuleSet, Facts, RuleSet, check_names
-from headway.server.alerts.rules import Finding, Rule, Severity
+from headway.server.alerts.rules import Rule, RuleFinding, Severity
 from headway.server.alerts.watch import (
     AGAIN_MS,
     CALM_MS,
     MOST_SUBJECTS,
     Alert,
+    AlertSink,
     AlertThrottle,
     AlertWatcher,
-    Sink,
 )
 from headway.server.build import start_alerts
 from headway.server.overview import read_overview
@@ -93,7 +93,7 @@ class World:
         self.told = RecordingSink()
         self.watch = self.another(self.told)
 
-    def another(self, told: Sink) -> AlertWatcher:
+    def another(self, told: AlertSink) -> AlertWatcher:
         alerts = Alerts()
         alerts.off = self.settings.off
         return AlertWatcher(
@@ -250,7 +250,7 @@ async def test_failing_rule_silences_no_other(world: World, caplog: pytest.LogCa
         name = "wrong"
         severity = Severity.P3
 
-        def check(self, facts: Facts) -> Sequence[Finding]:
+        def check(self, facts: Facts) -> Sequence[RuleFinding]:
             raise ZeroDivisionError
 
     await world.app.send_async("noop", lane="calls")
@@ -269,10 +269,10 @@ class Another:
     name = "another"
     severity = Severity.P1
 
-    def __init__(self, finds: Callable[[Facts], Sequence[Finding] | None]) -> None:
+    def __init__(self, finds: Callable[[Facts], Sequence[RuleFinding] | None]) -> None:
         self.finds = finds
 
-    def check(self, facts: Facts) -> Sequence[Finding] | None:
+    def check(self, facts: Facts) -> Sequence[RuleFinding] | None:
         return self.finds(facts)
 
 
@@ -464,8 +464,8 @@ async def test_suspect_store_alerts_at_once_with_reason_and_remedy(world: World)
 # -------------------------------------------------------------------------------- throttling
 
 
-def finding(subject: str = "a") -> Finding:
-    return Finding(subject=subject, text=f"{subject} is wrong")
+def finding(subject: str = "a") -> RuleFinding:
+    return RuleFinding(subject=subject, text=f"{subject} is wrong")
 
 
 @pytest.mark.parametrize(

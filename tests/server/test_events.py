@@ -16,7 +16,7 @@ from headway.core.errors import StoreUnavailable
 from headway.server.overview import (
     MOST_WAITING,
     EventFeed,
-    Message,
+    FeedMessage,
     Subscriber,
 )
 from headway.stores import open_store
@@ -185,14 +185,14 @@ async def test_outage_of_the_store_is_reported_once_and_then_everything_again(ri
         assert whole["event"] == "whole"
 
 
-def message(number: int) -> Message:
-    return Message(id=str(number), event="change", data="{}")
+def message(number: int) -> FeedMessage:
+    return FeedMessage(id=str(number), event="change", data="{}")
 
 
 async def test_slow_subscriber_gets_the_newest_state_instead_of_too_many_changes():
     subscriber = Subscriber(message(0))
     for number in range(1, 1_000):
-        whole = Message(id=str(number), event="whole", data="{}")
+        whole = FeedMessage(id=str(number), event="whole", data="{}")
         subscriber.put(message(number), whole)
         assert len(subscriber._waiting) <= MOST_WAITING
     got = [await subscriber.next() for _ in range(len(subscriber._waiting))]

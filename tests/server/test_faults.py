@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from headway import systems
 from headway.contract.definitions import Role
-from headway.runtime.faults import Fault, faults
+from headway.runtime.faults import InputFault, faults
 from headway.runtime.settings_table import Span
 from headway.server.bodies.jobs import OneOrMany
 from headway.server.build import ROUTERS
@@ -97,7 +97,7 @@ def bodies() -> dict[str, Any]:
 BODIES = bodies()
 
 
-def exists(fault: Fault, body: Any) -> bool:
+def exists(fault: InputFault, body: Any) -> bool:
     """Return whether a fault's location is in the body, or would be if the key was present."""
     for step in fault.path[:-1]:
         is_key = isinstance(body, dict) and step in body

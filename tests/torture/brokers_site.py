@@ -18,7 +18,7 @@ import httpx
 
 from headway.bridges.cassandra.driver import CassandraLink
 from headway.bridges.cassandra.link import CassandraSettings
-from headway.bridges.cassandra.rows import Progress, load_progress
+from headway.bridges.cassandra.rows import CalendarProgress, load_progress
 from tests.bridges.kafka.rig import Topics
 from tests.servers.brokers.cassandra import BATCH, PERIODIC, CassandraServer
 from tests.servers.brokers.kafka import KafkaServer
@@ -184,7 +184,7 @@ class Way:
             CassandraSettings(hosts=["127.0.0.1"], port=self.cassandra.port, shards=SHARDS)
         )
 
-    async def progress(self) -> Progress | None:
+    async def progress(self) -> CalendarProgress | None:
         """Return how far the calendar has been read."""
         link = self.link()
         try:

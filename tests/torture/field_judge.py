@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headway.carrier.ledger import Ledger
+from headway.carrier.ledger import CarrierLedger
 from headway.contract.views import JobView
 from headway.core.cascade import Answer
 from headway.core.state import State
@@ -56,7 +56,7 @@ def two_at_once(awaiting: Iterable[JobView]) -> Iterator[Violation]:
 def judge(
     story: Story,
     rings: Iterable[JobView],
-    ledger: Ledger,
+    ledger: CarrierLedger,
     seen: Seen,
     dispatchers: Mapping[str, str],
 ) -> tuple[list[str], list[Violation]]:
@@ -96,7 +96,7 @@ def judge(
 
 
 def _told_winners(
-    offers: Mapping[str, JobView], rings: Iterable[JobView], ledger: Ledger
+    offers: Mapping[str, JobView], rings: Iterable[JobView], ledger: CarrierLedger
 ) -> Iterator[Violation]:
     """Check that a technician who was told by phone that he has a request does have it."""
     about = {one.id: run_of(offer_of(one))[0] for one in rings}
@@ -113,7 +113,7 @@ def _told_winners(
 
 
 def _alerts(
-    alerts: Iterable[JobView], ledger: Ledger, dispatchers: Mapping[str, str]
+    alerts: Iterable[JobView], ledger: CarrierLedger, dispatchers: Mapping[str, str]
 ) -> tuple[int, list[Violation]]:
     """Return how many alerts were repeated, and those sent too often or never."""
     found: list[Violation] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import pytest
 
-from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
+from headway.carrier.ledger import CallPlan, CarrierLedger, PlacedCall, TextMessage, TextPlan
 from headway.carrier.script import DrawnOutcome, RequestResult
 from headway.contract.views import JobView, RunView
 from headway.core.cascade import Answer, Asked, Cascade
@@ -86,7 +86,7 @@ class History:
     alerts: list[JobView] = field(default_factory=list[JobView])
     rings: list[JobView] = field(default_factory=list[JobView])
     ended: list[JobView] = field(default_factory=list[JobView])
-    ledger: Ledger = field(default_factory=lambda: Ledger({LINE: 2}))
+    ledger: CarrierLedger = field(default_factory=lambda: CarrierLedger({LINE: 2}))
     seen: Seen = field(default_factory=lambda: Seen(sent=["had", "open"]))
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class History:
     def text(self, to: str, text: str) -> None:
         plan = TextPlan(ref="", to=to, from_=LINE, text=text)
         sid = f"SM{len(self.ledger.texts)}"
-        self.ledger.texts[sid] = Text(sid=sid, plan=plan, outcome=OUTCOME, nth=0, sent_at=0)
+        self.ledger.texts[sid] = TextMessage(sid=sid, plan=plan, outcome=OUTCOME, nth=0, sent_at=0)
 
     def call(self, request: str, who: str, heard: str, ring: str = "") -> None:
         ring = ring or f"ring {len(self.rings)}"
@@ -126,7 +126,7 @@ class History:
         self.rings.append(a_job(ring, "ring", State.SUCCEEDED, args=offer))
         plan = CallPlan(ref=f"{ring}:1", to=phone_of(who), from_=LINE)
         sid = f"CA{len(self.ledger.calls)}"
-        call = Call(sid=sid, plan=plan, outcome=OUTCOME, nth=0, placed_at=0, heard=[heard])
+        call = PlacedCall(sid=sid, plan=plan, outcome=OUTCOME, nth=0, placed_at=0, heard=[heard])
         self.ledger.began(call)
         self.ledger.ended(call)
 

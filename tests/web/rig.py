@@ -15,7 +15,7 @@ from headway.contract.definitions import Role
 from headway.server.build import build
 from headway.server.service import Service, System
 from headway.web.dashboard import add_dashboard
-from headway.web.page import Page
+from headway.web.page import DashboardPage
 from headway.web.sign_in import COOKIE
 from tests.server import rig as server_rig
 from tests.server.rig import Rig
@@ -40,7 +40,7 @@ async def dashboard(
     *,
     tokens: bool = True,
     systems: Sequence[System] = (),
-    pages: Sequence[Page] = (),
+    pages: Sequence[DashboardPage] = (),
     **options: Any,
 ) -> AsyncIterator[Rig]:
     """Run a server with its dashboard until the block exits; the options are those of `serving`."""

@@ -19,12 +19,12 @@ from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import REAL
 from headway.server.build import alive
 from headway.server.caller import OPEN_CALLER, ROLES
-from headway.server.overview import MOST_WAITING, Message
+from headway.server.overview import MOST_WAITING, FeedMessage
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
 from headway.web.dashboard import Dashboard
 from headway.web.feed import Feed
-from headway.web.page import Facts, Page, PageView
+from headway.web.page import DashboardPage, PageView, TemplateContext
 from headway.web.pages import gates
 from headway.web.shared_reads import SharedReads
 from tests.web.rig import dashboard, do, signed_in
@@ -117,7 +117,7 @@ async def counted() -> AsyncIterator[tuple[Counted, Feed, PageView]]:
     values = dict.fromkeys(gates.PAGE.params, "")
     view = PageView(service=service, reads=reads, caller=OPEN_CALLER, values=values)
 
-    async def facts(page: Page, view: PageView) -> Facts:
+    async def facts(page: DashboardPage, view: PageView) -> TemplateContext:
         await store.read(StatsQuery())
         return {**await page.read(view), "can": lambda *_, **__: None, "values": view.values}
 
@@ -187,7 +187,7 @@ async def test_nothing_is_read_without_viewers():
 async def test_versioned_fragments_are_rendered_only_if_the_version_changed():
     looks, rendered, enough = 0, [], asyncio.Event()
 
-    async def facts(page: Page, view: PageView) -> Facts:
+    async def facts(page: DashboardPage, view: PageView) -> TemplateContext:
         nonlocal looks
         looks += 1
         if looks == 7:
@@ -203,7 +203,7 @@ async def test_versioned_fragments_are_rendered_only_if_the_version_changed():
             versioned = Feed(view.service, facts)
             stream, watcher = versioned.join(gates.PAGE, view)
             await enough.wait()
-            sent = [json.loads(cast("Message", await watcher.next()).data) for _ in range(4)]
+            sent = [json.loads(cast("FeedMessage", await watcher.next()).data) for _ in range(4)]
             versioned.leave(stream, watcher)
     assert rendered == [1, 3, 6]
     assert [one["parts"] for one in sent] == [{}, {"part": "1"}, {"part": "3"}, {"part": "6"}]
@@ -233,7 +233,7 @@ async def test_browser_that_joins_during_an_outage_is_told_of_it():
         while (message := await first.next()) is not None and message.event != "away":
             pass
         _, second = feed.join(gates.PAGE, look)
-        events = [cast("Message", await second.next()).event for _ in range(2)]
+        events = [cast("FeedMessage", await second.next()).event for _ in range(2)]
         assert events == ["whole", "away"]
 
 

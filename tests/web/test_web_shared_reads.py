@@ -27,7 +27,7 @@ from headway.stores import open_store
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import JobFactory
 from headway.web.rendering import bars, line, meter, shares
-from headway.web.shared_reads import FRESH_S, GateTrack, History, SharedReads
+from headway.web.shared_reads import FRESH_S, GateTrack, OverviewHistory, SharedReads
 from headway.web.stuck import ALIKE, find_stuck
 from tests.web.test_web_live import Counted
 
@@ -79,7 +79,7 @@ def overview(now: int, *, succeeded: int, ended: int = 0) -> Overview:
 
 
 def test_rate_is_unknown_after_one_read_and_then_covers_the_last_ten_seconds():
-    history = History()
+    history = OverviewHistory()
     assert history.rate("succeeded") is None
     history.note(overview(0, succeeded=1_000))
     assert history.rate("succeeded") is None
@@ -91,7 +91,7 @@ def test_rate_is_unknown_after_one_read_and_then_covers_the_last_ten_seconds():
 
 
 def test_chart_has_a_gap_where_nobody_looked():
-    history = History()
+    history = OverviewHistory()
     for second in (*range(11), *range(30, 41)):
         history.note(overview(second * 1_000, succeeded=second * 7))
     steps = history.steps("succeeded", most=8)
@@ -99,14 +99,14 @@ def test_chart_has_a_gap_where_nobody_looked():
 
 
 def test_forgotten_jobs_do_not_count_against_ended_ones():
-    history = History()
+    history = OverviewHistory()
     for now, ended in ((0, 100), (1_000, 110), (2_000, 20), (10_000, 30)):
         history.note(overview(now, succeeded=0, ended=ended))
     assert history.finished_rate("calls") == 2
 
 
 def test_time_without_a_browser_counts_for_no_rate():
-    history, hour = History(), 3_600_000
+    history, hour = OverviewHistory(), 3_600_000
     history.note(overview(0, succeeded=0, ended=0))
     history.note(overview(hour, succeeded=7_200, ended=7_200))
     assert history.rate("succeeded") is None

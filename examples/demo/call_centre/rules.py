@@ -21,7 +21,7 @@ from examples.demo.call_centre.terms import (
     NUMBERS,
     OPENS,
 )
-from headway.carrier.ledger import Call
+from headway.carrier.ledger import PlacedCall
 from headway.contract.views import JobView
 
 LEAD = "lead"
@@ -64,7 +64,7 @@ class Evidence:
 
     accepted: Mapping[str, str]
     leads: Mapping[str, Mapping[str, Any]]
-    calls: Mapping[str, Call]
+    calls: Mapping[str, PlacedCall]
     twice: Mapping[str, int]
     peaks: Mapping[str, int]
     pauses: Sequence[Pause]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from headway.carrier.ledger import Text
+from headway.carrier.ledger import TextMessage
 from headway.contract.views import JobView
 from headway.core.state import FINAL
 
@@ -32,7 +32,7 @@ class Evidence:
     accepted: Sequence[str]
     requests: Mapping[str, Mapping[str, Any]]
     skills: Mapping[str, frozenset[str]]
-    alerts: Sequence[Text]
+    alerts: Sequence[TextMessage]
     awaited: Set[str]
     twice: Mapping[str, int]
 

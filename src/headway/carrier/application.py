@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from xml.etree import ElementTree as ET
 
-from headway.carrier.ledger import Call, Text
+from headway.carrier.ledger import PlacedCall, TextMessage
 from headway.core.errors import CallerError, HeadwayError, InvalidValue
 from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
 from headway.systems.telephony.voice import Ask, CallEvent, CallStatus, Pressed, Say
@@ -19,7 +19,7 @@ _TALKS = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Spoken:
+class SpokenText:
     """A spoken text."""
 
     text: str
@@ -72,16 +72,16 @@ class HangUp:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Message:
+class ReplyMessage:
     """A message sent in reply."""
 
     text: str
 
 
-Step = Spoken | Silence | Talk | Gather | Redirect | HangUp | Message
+CallStep = SpokenText | Silence | Talk | Gather | Redirect | HangUp | ReplyMessage
 
 
-def read_twiml(text: str) -> list[Step]:
+def read_twiml(text: str) -> list[CallStep]:
     """Parse an application's document; an empty one has no steps.
 
     Raises:
@@ -135,7 +135,7 @@ def write_reply(text: str | None) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def _step(one: ET.Element) -> Step:
+def _step(one: ET.Element) -> CallStep:
     words = "".join(one.itertext()).strip()
     made = _PLAIN.get(one.tag)
     if made is not None:
@@ -174,9 +174,9 @@ def _number(one: ET.Element, name: str, usual: int) -> int:
     return number
 
 
-_PLAIN: Mapping[str, Callable[[ET.Element, str], Step]] = {
-    "Say": lambda _, words: Spoken(text=words),
-    "Message": lambda _, words: Message(text=words),
+_PLAIN: Mapping[str, Callable[[ET.Element, str], CallStep]] = {
+    "Say": lambda _, words: SpokenText(text=words),
+    "Message": lambda _, words: ReplyMessage(text=words),
     "Pause": lambda one, _: Silence(pause_ms=1_000 * _number(one, "length", 1)),
     "Gather": lambda one, _: _gather(one),
     "Redirect": lambda one, words: Redirect(url=words, method=_method(one)),
@@ -186,10 +186,10 @@ _PLAIN: Mapping[str, Callable[[ET.Element, str], Step]] = {
 }
 
 
-Event = CallEvent | Pressed | TextEvent | Inbound
+ApplicationEvent = CallEvent | Pressed | TextEvent | Inbound
 """An event for an application in this process."""
 
-EventHandler = Callable[[Event], Awaitable[object]]
+EventHandler = Callable[[ApplicationEvent], Awaitable[object]]
 """Handles an event. For `Pressed` it may return a `Say` or an `Ask` to speak, for `Inbound` a text
 to reply with; anything else is ignored."""
 
@@ -203,7 +203,7 @@ class DeliveryRefused(DeliveryFailed):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Notice:
+class CallNotice:
     """The status of a call when its webhook was created; it may change before the delivery.
 
     Attributes:
@@ -225,12 +225,12 @@ class Application(Protocol):
     Its methods raise DeliveryFailed if a delivery fails.
     """
 
-    async def call_status(self, call: Call, notice: Notice) -> None:
+    async def call_status(self, call: PlacedCall, notice: CallNotice) -> None:
         """Report a call's status."""
         ...
 
     async def words(
-        self, call: Call, url: str, method: str, more: Sequence[tuple[str, str]] = ()
+        self, call: PlacedCall, url: str, method: str, more: Sequence[tuple[str, str]] = ()
     ) -> str:
         """Return the script of a call, in TwiML.
 
@@ -239,11 +239,11 @@ class Application(Protocol):
         """
         ...
 
-    async def text_status(self, text: Text, status: TextStatus, number: int) -> None:
+    async def text_status(self, text: TextMessage, status: TextStatus, number: int) -> None:
         """Report a message's status."""
         ...
 
-    async def inbound(self, text: Text, url: str) -> str:
+    async def inbound(self, text: TextMessage, url: str) -> str:
         """Report an inbound message, and return the reply, in TwiML."""
         ...
 
@@ -263,11 +263,11 @@ class DirectApplication:
         self._name = name
         self._handler = handler
 
-    async def call_status(self, call: Call, notice: Notice) -> None:
+    async def call_status(self, call: PlacedCall, notice: CallNotice) -> None:
         await self._handle(event_of(self._name, call, notice))
 
     async def words(
-        self, call: Call, url: str, method: str, more: Sequence[tuple[str, str]] = ()
+        self, call: PlacedCall, url: str, method: str, more: Sequence[tuple[str, str]] = ()
     ) -> str:
         del url, method
         digits = dict(more).get("Digits")
@@ -278,7 +278,7 @@ class DirectApplication:
         reply = await self._handle(Pressed(call_id=call.sid, ref=ref, digits=digits, event=event))
         return write_twiml(reply) if isinstance(reply, Say | Ask) else ""
 
-    async def text_status(self, text: Text, status: TextStatus, number: int) -> None:
+    async def text_status(self, text: TextMessage, status: TextStatus, number: int) -> None:
         await self._handle(
             TextEvent(
                 provider=self._name,
@@ -290,7 +290,7 @@ class DirectApplication:
             )
         )
 
-    async def inbound(self, text: Text, url: str) -> str:
+    async def inbound(self, text: TextMessage, url: str) -> str:
         del url
         plan = text.plan
         event = f"{self._name}:{text.sid}"
@@ -302,7 +302,7 @@ class DirectApplication:
     async def close(self) -> None:
         """Do nothing: there is no connection."""
 
-    async def _handle(self, one: Event) -> object:
+    async def _handle(self, one: ApplicationEvent) -> object:
         # Map errors as a server that runs the handler would.
         try:
             return await self._handler(one)
@@ -312,7 +312,7 @@ class DirectApplication:
             raise DeliveryFailed(str(error)) from error
 
 
-def event_of(name: str, call: Call, notice: Notice) -> CallEvent:
+def event_of(name: str, call: PlacedCall, notice: CallNotice) -> CallEvent:
     """Return the event for a call's status."""
     return CallEvent(
         provider=name,

@@ -10,18 +10,18 @@ from urllib.parse import urljoin
 
 from headway.carrier.application import (
     Application,
+    CallStep,
     DeliveryFailed,
     Gather,
     HangUp,
-    Message,
     Redirect,
+    ReplyMessage,
     Silence,
-    Spoken,
-    Step,
+    SpokenText,
     Talk,
     read_twiml,
 )
-from headway.carrier.ledger import Call
+from headway.carrier.ledger import PlacedCall
 from headway.carrier.webhook_delivery import Pace
 from headway.core.errors import InvalidValue
 from headway.systems.telephony.voice import CallStatus
@@ -46,7 +46,7 @@ class Conversation:
         spent_ms: simulated length so far.
     """
 
-    def __init__(self, call: Call, pace: Pace, application: Application) -> None:
+    def __init__(self, call: PlacedCall, pace: Pace, application: Application) -> None:
         self.spent_ms = 0.0
         self._call = call
         self._pace = pace
@@ -91,9 +91,9 @@ class Conversation:
             await self._spend(max(0, self._call.outcome.talk_ms - self.spent_ms))
         return None
 
-    async def _step(self, one: Step) -> str | None:
+    async def _step(self, one: CallStep) -> str | None:
         match one:
-            case Spoken(text=text):
+            case SpokenText(text=text):
                 await self._say(text)
             case Silence(pause_ms=pause_ms):
                 await self._spend(pause_ms)
@@ -103,7 +103,7 @@ class Conversation:
                 return await self._gather(one)
             case Redirect(url=url, method=method):
                 return await self._fetch(url, method)
-            case HangUp() | Message():
+            case HangUp() | ReplyMessage():
                 pass
             case _:
                 assert_never(one)
@@ -172,7 +172,11 @@ class Life:
     """
 
     def __init__(
-        self, call: Call, pace: Pace, application: Application, notify: Callable[[Call], None]
+        self,
+        call: PlacedCall,
+        pace: Pace,
+        application: Application,
+        notify: Callable[[PlacedCall], None],
     ) -> None:
         self.ended = asyncio.Event()
         self._call = call

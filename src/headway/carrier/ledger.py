@@ -40,7 +40,7 @@ class CallPlan:
 
 
 @dataclass(kw_only=True, slots=True)
-class Call:
+class PlacedCall:
     """A call that was placed.
 
     Attributes:
@@ -82,7 +82,7 @@ class TextPlan:
 
 
 @dataclass(kw_only=True, slots=True)
-class Text:
+class TextMessage:
     """An outbound or inbound message.
 
     Attributes:
@@ -102,7 +102,7 @@ class Text:
     notices: int = 0
 
 
-class Ledger:
+class CarrierLedger:
     """All calls and messages of one network.
 
     Attributes:
@@ -112,8 +112,8 @@ class Ledger:
     """
 
     def __init__(self, channels: Mapping[str, int]) -> None:
-        self.calls: dict[str, Call] = {}
-        self.texts: dict[str, Text] = {}
+        self.calls: dict[str, PlacedCall] = {}
+        self.texts: dict[str, TextMessage] = {}
         self.requests: Counter[str] = Counter()
         self.posts: Counter[str] = Counter()
         self._channels = dict(channels)
@@ -121,7 +121,7 @@ class Ledger:
         self._live: Counter[str] = Counter()
         self._peaks: Counter[str] = Counter()
 
-    def began(self, call: Call) -> None:
+    def began(self, call: PlacedCall) -> None:
         """Record a placed call."""
         number = call.plan.from_
         self.calls[call.sid] = call
@@ -130,11 +130,11 @@ class Ledger:
         self._live[number] += 1
         self._peaks[number] = max(self._peaks[number], self._live[number])
 
-    def ended(self, call: Call) -> None:
+    def ended(self, call: PlacedCall) -> None:
         """Record that a call has ended."""
         self._live[call.plan.from_] -= 1
 
-    def by_ref(self, ref: str) -> Call | None:
+    def by_ref(self, ref: str) -> PlacedCall | None:
         """Return the last call placed for a reference; None if there is none."""
         sids = self._by_ref.get(ref)
         return self.calls[sids[-1]] if sids else None

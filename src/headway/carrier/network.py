@@ -7,9 +7,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2b
 
-from headway.carrier.application import Application, DeliveryRefused, Message, Notice, read_twiml
+from headway.carrier.application import (
+    Application,
+    CallNotice,
+    DeliveryRefused,
+    ReplyMessage,
+    read_twiml,
+)
 from headway.carrier.call_lifecycle import Life
-from headway.carrier.ledger import Call, CallPlan, Ledger, Text, TextPlan
+from headway.carrier.ledger import CallPlan, CarrierLedger, PlacedCall, TextMessage, TextPlan
 from headway.carrier.script import DrawnOutcome, Person, Rates, SimulatedSettings, draw_outcome
 from headway.carrier.webhook_delivery import Pace, Tasks, WebhookSender, delivery_of
 from headway.core.errors import InvalidValue
@@ -52,7 +58,7 @@ class PhoneNetwork:
         Args:
             mark: seed of its ids; None for a random one.
         """
-        self.ledger = Ledger(settings.channels)
+        self.ledger = CarrierLedger(settings.channels)
         self.rates: Rates = settings
         self.numbers = set(settings.numbers)
         self.inbound_urls = {} if settings.inbound_url is None else {"": settings.inbound_url}
@@ -88,25 +94,27 @@ class PhoneNetwork:
         self.ledger.requests[outcome.request] += 1
         return outcome, nth
 
-    def place(self, plan: CallPlan, outcome: DrawnOutcome, nth: int) -> Call:
+    def place(self, plan: CallPlan, outcome: DrawnOutcome, nth: int) -> PlacedCall:
         """Start a call in the background, with a result of `next_outcome`."""
         sid = self._new_sid("CA")
-        call = Call(sid=sid, plan=plan, outcome=outcome, nth=nth, placed_at=self.pace.now_at())
+        call = PlacedCall(
+            sid=sid, plan=plan, outcome=outcome, nth=nth, placed_at=self.pace.now_at()
+        )
         self.ledger.began(call)
         self._notify(call)
         self._lives[sid] = life = Life(call, self.pace, self._application, self._notify)
         self._tasks.spawn(life.run())
         return call
 
-    def send(self, plan: TextPlan, outcome: DrawnOutcome, nth: int) -> Text:
+    def send(self, plan: TextPlan, outcome: DrawnOutcome, nth: int) -> TextMessage:
         """Send a message to a person, who may reply, in the background; as `place`."""
         sid = self._new_sid("SM")
-        text = Text(sid=sid, plan=plan, outcome=outcome, nth=nth, sent_at=self.pace.now_at())
+        text = TextMessage(sid=sid, plan=plan, outcome=outcome, nth=nth, sent_at=self.pace.now_at())
         self.ledger.texts[sid] = text
         self._tasks.spawn(self._live_text(text, outcome))
         return text
 
-    def write(self, from_: str, to: str, words: str) -> Text:
+    def write(self, from_: str, to: str, words: str) -> TextMessage:
         """Send a message from a person to one of the numbers, in the background."""
         plan = TextPlan(ref="", to=to, from_=from_, text=words)
         text = self._record(plan, inbound=True)
@@ -152,14 +160,14 @@ class PhoneNetwork:
         drawn = blake2b(f"{self._mark}:{self._made}".encode(), digest_size=16).hexdigest()
         return kind + drawn
 
-    def _notify(self, call: Call) -> None:
+    def _notify(self, call: PlacedCall) -> None:
         if call.status.ended:
             self.ledger.ended(call)
             self._lives.pop(call.sid, None)
         event = _EVENTS.get(call.status, "completed")
         if call.plan.status_url is None or event not in call.plan.status_events:
             return
-        notice = Notice(
+        notice = CallNotice(
             event=event,
             status=call.status,
             number=call.notices,
@@ -180,7 +188,7 @@ class PhoneNetwork:
         delivery = delivery_of(self.rates, self._seed, purpose)
         self._webhooks.send(sid, delivery, deliver, tries=self.rates.post_tries, last=last)
 
-    async def _live_text(self, text: Text, outcome: DrawnOutcome) -> None:
+    async def _live_text(self, text: TextMessage, outcome: DrawnOutcome) -> None:
         await self.pace.pause(SENT_MS)
         self._set_status(text, TextStatus.SENT)
         await self.pace.pause(DELIVERED_MS)
@@ -189,7 +197,7 @@ class PhoneNetwork:
             await self.pace.pause(outcome.think_ms)
             self.write(text.plan.to, text.plan.from_, outcome.text)
 
-    def _set_status(self, text: Text, status: TextStatus) -> None:
+    def _set_status(self, text: TextMessage, status: TextStatus) -> None:
         text.status = status
         if text.plan.status_url is None:
             return
@@ -202,19 +210,19 @@ class PhoneNetwork:
             last=status.ended,
         )
 
-    async def _deliver_inbound(self, text: Text, url: str) -> None:
+    async def _deliver_inbound(self, text: TextMessage, url: str) -> None:
         document = await self._application.inbound(text, url)
         try:
             steps = read_twiml(document)
         except InvalidValue as error:
             raise DeliveryRefused(str(error)) from error
         for one in steps:
-            if isinstance(one, Message):
+            if isinstance(one, ReplyMessage):
                 plan = TextPlan(ref="", to=text.plan.from_, from_=text.plan.to, text=one.text)
                 self._record(plan, inbound=False)
 
-    def _record(self, plan: TextPlan, *, inbound: bool) -> Text:
-        text = Text(
+    def _record(self, plan: TextPlan, *, inbound: bool) -> TextMessage:
+        text = TextMessage(
             sid=self._new_sid("SM"),
             plan=plan,
             outcome=None,

@@ -6,9 +6,9 @@ import secrets
 from dataclasses import replace
 
 from headway.carrier.application import (
+    CallNotice,
     DirectApplication,
     EventHandler,
-    Notice,
     event_of,
     reason_of_call,
     reason_of_text,
@@ -45,7 +45,7 @@ _HERE = "here:"
 
 
 class Simulated:
-    """A simulated provider of calls and messages; see `Voice` and `Texts`.
+    """A simulated provider of calls and messages; see `Voice` and `TextProvider`.
 
     Its calls end with this process, and other processes do not see them.
     """
@@ -107,7 +107,7 @@ class Simulated:
             call = ledger.calls.get(sought.call_id)
         if call is None:
             return NotFound.NO_CALL if sought.call_id is None else NotFound.UNCLEAR
-        notice = Notice(
+        notice = CallNotice(
             event="asked",
             status=call.status,
             number=call.notices,

@@ -218,7 +218,7 @@ def _shared(rates: Rates, usual: Mapping[str, float]) -> Mapping[str, float]:
     return shares | {name: max(left, 0) * part / whole for name, part in others.items()}
 
 
-class Answer(StrEnum):
+class Reaction(StrEnum):
     """What a person does; the last five are results at the provider."""
 
     ACCEPT = "accept"
@@ -237,7 +237,7 @@ class Answer(StrEnum):
     BROKEN = "broken"
 
 
-KEYS = {Answer.ACCEPT: "1", Answer.DECLINE: "2", Answer.WRONG: "9"}
+KEYS = {Reaction.ACCEPT: "1", Reaction.DECLINE: "2", Reaction.WRONG: "9"}
 """Keys that are pressed, or texts that are written."""
 
 
@@ -262,14 +262,14 @@ class Person(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    answers: Annotated[tuple[Answer, ...], BeforeValidator(_several)] = ()
+    answers: Annotated[tuple[Reaction, ...], BeforeValidator(_several)] = ()
     after_s: Seconds | None = None
     ring_s: Seconds | None = None
     talk_s: Seconds | None = None
     digits: Annotated[str, Field(pattern=r"^[0-9*#]*$")] | None = None
     text: str | None = None
 
-    def answer(self, nth: int) -> Answer | None:
+    def answer(self, nth: int) -> Reaction | None:
         """Return the reaction after `nth` earlier requests; None if it is drawn."""
         return self.answers[min(nth, len(self.answers) - 1)] if self.answers else None
 
@@ -324,10 +324,10 @@ _ENDS: Mapping[str, CallStatus] = {
     "failed": CallStatus.FAILED,
 }
 _REQUEST_RESULTS = frozenset(one.value for one in RequestResult)
-_END_OF: Mapping[Answer, CallStatus] = {
-    Answer.IGNORE: CallStatus.NO_ANSWER,
-    Answer.BUSY: CallStatus.BUSY,
-    Answer.FAILS: CallStatus.FAILED,
+_END_OF: Mapping[Reaction, CallStatus] = {
+    Reaction.IGNORE: CallStatus.NO_ANSWER,
+    Reaction.BUSY: CallStatus.BUSY,
+    Reaction.FAILS: CallStatus.FAILED,
 }
 
 
@@ -348,7 +348,7 @@ def draw_outcome(
     answer = person.answer(nth_since)
     talk = _ms(person.talk_s, rates.talk, unit("talk"))
     key = _key(answer, rates, unit("press"))
-    leaves = answer is Answer.HANGS_UP or (answer is None and unit("leaves") < rates.hang_up)
+    leaves = answer is Reaction.HANGS_UP or (answer is None and unit("leaves") < rates.hang_up)
     return DrawnOutcome(
         request=_request_result(answer, rates, unit("taking")),
         end=_end(answer, rates, unit("end")),
@@ -358,7 +358,7 @@ def draw_outcome(
         digits=person.digits if person.digits is not None and key else key,
         text=person.text if person.text is not None and key else key,
         leaves_ms=round(talk * unit("leaves at")) if leaves else None,
-        arrives=answer is not Answer.FAILS and unit("arrives") >= rates.undelivered,
+        arrives=answer is not Reaction.FAILS and unit("arrives") >= rates.undelivered,
     )
 
 
@@ -375,7 +375,7 @@ def chosen(shares: Mapping[str, float], unit: float) -> str | None:
     return None
 
 
-def _request_result(answer: Answer | None, rates: Rates, unit: float) -> RequestResult:
+def _request_result(answer: Reaction | None, rates: Rates, unit: float) -> RequestResult:
     if answer is not None:
         return (
             RequestResult(answer.value) if answer.value in _REQUEST_RESULTS else RequestResult.TAKEN
@@ -383,18 +383,18 @@ def _request_result(answer: Answer | None, rates: Rates, unit: float) -> Request
     return RequestResult(chosen(rates.unusual(), unit) or RequestResult.TAKEN)
 
 
-def _end(answer: Answer | None, rates: Rates, unit: float) -> CallStatus:
+def _end(answer: Reaction | None, rates: Rates, unit: float) -> CallStatus:
     if answer is None or answer.value in _REQUEST_RESULTS:
         # A remainder from rounding belongs to no share; the call is then answered.
         return _ENDS[chosen(rates.ends(), unit) or "answer"]
     return _END_OF.get(answer, CallStatus.COMPLETED)
 
 
-def _key(answer: Answer | None, rates: Rates, unit: float) -> str:
+def _key(answer: Reaction | None, rates: Rates, unit: float) -> str:
     if answer is None or answer.value in _REQUEST_RESULTS:
-        answer = Answer(chosen(rates.presses(), unit) or Answer.SILENT)
-    if answer in {Answer.TALKS, Answer.HANGS_UP}:
-        answer = Answer.SILENT
+        answer = Reaction(chosen(rates.presses(), unit) or Reaction.SILENT)
+    if answer in {Reaction.TALKS, Reaction.HANGS_UP}:
+        answer = Reaction.SILENT
     return KEYS.get(answer, "")
 
 

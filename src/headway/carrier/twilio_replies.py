@@ -14,20 +14,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from headway.carrier.ledger import Call, Text
+from headway.carrier.ledger import PlacedCall, TextMessage
 from headway.carrier.network import PhoneNetwork
 from headway.carrier.script import DrawnOutcome, RequestResult
-from headway.carrier.twilio_requests import Fields, Refused
+from headway.carrier.twilio_requests import FormFields, RequestRefused
 from headway.carrier.webhooks import rfc2822
 from headway.server.hooks.request import read_form
 from headway.systems.telephony.voice import CallStatus
 
-Shape = dict[str, object]
+JsonObject = dict[str, object]
 
 _API = "/2010-04-01/Accounts"
 
 
-def call_shape(account: str, call: Call) -> Shape:
+def call_shape(account: str, call: PlacedCall) -> JsonObject:
     """Return a call in Twilio's format."""
     plan = call.plan
     uri = f"{_API}/{account}/Calls/{call.sid}"
@@ -63,7 +63,7 @@ def call_shape(account: str, call: Call) -> Shape:
     }
 
 
-def text_shape(account: str, text: Text) -> Shape:
+def text_shape(account: str, text: TextMessage) -> JsonObject:
     """Return a message in Twilio's format."""
     plan = text.plan
     failed = text.status.value == "undelivered"
@@ -91,7 +91,7 @@ def text_shape(account: str, text: Text) -> Shape:
     }
 
 
-def number_shape(account: str, sid: str, number: str, sms_url: str) -> Shape:
+def number_shape(account: str, sid: str, number: str, sms_url: str) -> JsonObject:
     """Return one of the account's numbers in Twilio's format."""
     return {
         "account_sid": account,
@@ -117,11 +117,11 @@ One = TypeVar("One")
 
 def page_of(
     request: Request,
-    asked: Fields,
+    asked: FormFields,
     name: str,
     found: Sequence[One],
-    shape: Callable[[One], Shape],
-) -> Shape:
+    shape: Callable[[One], JsonObject],
+) -> JsonObject:
     """Return one page of a list, with its rows as the field `name`."""
     size = asked.number("PageSize", _USUAL, _MOST) or _USUAL
     page = asked.number("Page", 0, 10_000_000)
@@ -182,21 +182,21 @@ def must_do(outcome: DrawnOutcome, code: int) -> None:
         code: code for a refusal because of the number.
 
     Raises:
-        Refused: the request is not carried out.
+        RequestRefused: the request is not carried out.
     """
     match outcome.request:
         case RequestResult.REFUSED:
-            raise Refused(code, "Phone number does not appear to be valid")
+            raise RequestRefused(code, "Phone number does not appear to be valid")
         case RequestResult.TOO_MANY:
-            raise Refused(20429, "Too Many Requests")
+            raise RequestRefused(20429, "Too Many Requests")
         case RequestResult.BROKEN:
-            raise Refused(20500, "Internal Server Error")
+            raise RequestRefused(20500, "Internal Server Error")
         case RequestResult.TAKEN | RequestResult.UNSURE | RequestResult.CUT:
             pass
 
 
 async def reply_of(
-    network: PhoneNetwork, outcome: DrawnOutcome, shape: Callable[[], Shape]
+    network: PhoneNetwork, outcome: DrawnOutcome, shape: Callable[[], JsonObject]
 ) -> Response:
     """Return the reply to a request that was carried out."""
     if network.rates.reply:
@@ -214,7 +214,7 @@ def must_be_there(network: PhoneNetwork, request: Request) -> None:
     """Raise if the provider is unavailable.
 
     Raises:
-        Refused: it is.
+        RequestRefused: it is.
     """
     if network.rates.away:
-        raise Refused(20503, f"{request.url.path} is not available")
+        raise RequestRefused(20503, f"{request.url.path} is not available")

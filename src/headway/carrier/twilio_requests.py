@@ -78,7 +78,7 @@ _STATUS: Mapping[int, int] = {
 }
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """Raised if a request is refused."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -92,8 +92,8 @@ async def refused(request: Request, error: Exception) -> Response:
     """Return the reply to a refused request."""
     if isinstance(error, HTTPException):
         error = _of_starlette(request, error)
-    if not isinstance(error, Refused):
-        error = Refused(20500, "Internal Server Error")
+    if not isinstance(error, RequestRefused):
+        error = RequestRefused(20500, "Internal Server Error")
     headers: dict[str, str] = {}
     if error.status == 401:
         headers["WWW-Authenticate"] = 'Basic realm="Twilio API"'
@@ -108,22 +108,22 @@ async def refused(request: Request, error: Exception) -> Response:
     return JSONResponse(body, error.status, headers)
 
 
-def _of_starlette(request: Request, error: HTTPException) -> Refused:
+def _of_starlette(request: Request, error: HTTPException) -> RequestRefused:
     if error.status_code == 405:
-        return Refused(20405, f"Method {request.method} not allowed")
-    return Refused(20404, f"The requested resource {request.url.path} was not found")
+        return RequestRefused(20405, f"Method {request.method} not allowed")
+    return RequestRefused(20404, f"The requested resource {request.url.path} was not found")
 
 
 _METHODS = {"GET", "POST"}
 
 
-class Fields:
+class FormFields:
     """The fields of a form or a query; raises Refused if a field is unknown."""
 
     def __init__(self, pairs: list[tuple[str, str]], known: Collection[str]) -> None:
         strange = {name for name, _ in pairs} - set(known)
         if strange:
-            raise Refused(20001, f"Unknown parameters: {', '.join(sorted(strange))}")
+            raise RequestRefused(20001, f"Unknown parameters: {', '.join(sorted(strange))}")
         self._pairs = pairs
 
     def get(self, name: str) -> str | None:
@@ -139,20 +139,22 @@ class Fields:
         """Return a field that is a phone number.
 
         Raises:
-            Refused: with the code `missing` or `invalid`.
+            RequestRefused: with the code `missing` or `invalid`.
         """
         value = self.get(name)
         if value is None:
-            raise Refused(missing, f"No '{name}' number is specified")
+            raise RequestRefused(missing, f"No '{name}' number is specified")
         if not is_phone(value):
-            raise Refused(invalid, f"The '{name}' number {value[:40]} is not a valid phone number")
+            raise RequestRefused(
+                invalid, f"The '{name}' number {value[:40]} is not a valid phone number"
+            )
         return value
 
     def url(self, name: str, *, invalid: int) -> str | None:
         """Return a field that is an absolute URL; None if it is missing.
 
         Raises:
-            Refused: it is not a valid URL.
+            RequestRefused: it is not a valid URL.
         """
         value = self.get(name)
         if value is None:
@@ -163,31 +165,31 @@ class Fields:
         except ValueError:
             fits = False
         if not fits or len(value) > 4_000:
-            raise Refused(invalid, f"{name} is not a valid URL: {value[:200]}")
+            raise RequestRefused(invalid, f"{name} is not a valid URL: {value[:200]}")
         return value
 
     def method(self, name: str) -> str:
         """Return a field that is GET or POST (default: POST).
 
         Raises:
-            Refused: it is another method.
+            RequestRefused: it is another method.
         """
         value = (self.get(name) or "POST").upper()
         if value not in _METHODS:
-            raise Refused(21207, f"{name} must be GET or POST")
+            raise RequestRefused(21207, f"{name} must be GET or POST")
         return value
 
     def number(self, name: str, usual: int, most: int) -> int:
         """Return a field that is a whole number from 0 to `most` (default: `usual`).
 
         Raises:
-            Refused: it is not.
+            RequestRefused: it is not.
         """
         value = self.get(name)
         if value is None:
             return usual
         if not value.isdecimal() or len(value) > 9 or int(value) > most:
-            raise Refused(20001, f"{name} must be a whole number up to {most}")
+            raise RequestRefused(20001, f"{name} must be a whole number up to {most}")
         return int(value)
 
 
@@ -197,21 +199,21 @@ def ref_of(url: str | None) -> str:
     return found[0] if found else ""
 
 
-async def read_body(request: Request, known: Collection[str]) -> Fields:
+async def read_body(request: Request, known: Collection[str]) -> FormFields:
     """Read the fields of a form; raises Refused if it is not valid, or a field is unknown."""
     return _read(await request.body(), known)
 
 
-def read_query(request: Request, known: Collection[str]) -> Fields:
+def read_query(request: Request, known: Collection[str]) -> FormFields:
     """Read the fields of the query; raises as `read_body`."""
     return _read(request.url.query, known)
 
 
-def _read(form: str | bytes, known: Collection[str]) -> Fields:
+def _read(form: str | bytes, known: Collection[str]) -> FormFields:
     try:
-        return Fields(read_form(form), known)
+        return FormFields(read_form(form), known)
     except InvalidValue as error:
-        raise Refused(20001, error.message) from error
+        raise RequestRefused(20001, error.message) from error
 
 
 def check_caller(request: Request, account: str, secrets: Mapping[str, str]) -> None:
@@ -221,7 +223,7 @@ def check_caller(request: Request, account: str, secrets: Mapping[str, str]) -> 
         secrets: secrets by user name.
 
     Raises:
-        Refused: the credentials are wrong, or the request is about another account.
+        RequestRefused: the credentials are wrong, or the request is about another account.
     """
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     try:
@@ -231,6 +233,6 @@ def check_caller(request: Request, account: str, secrets: Mapping[str, str]) -> 
     real = secrets.get(name)
     fits = real is not None and hmac.compare_digest(real.encode(), secret.encode())
     if scheme.lower() != "basic" or not fits:
-        raise Refused(20003, "Authenticate")
+        raise RequestRefused(20003, "Authenticate")
     if request.path_params["account"] != account:
-        raise Refused(20404, f"The requested resource {request.url.path} was not found")
+        raise RequestRefused(20404, f"The requested resource {request.url.path} was not found")

@@ -11,10 +11,10 @@ from hashlib import blake2b
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from headway.carrier.ledger import Call, CallPlan, Text, TextPlan
+from headway.carrier.ledger import CallPlan, PlacedCall, TextMessage, TextPlan
 from headway.carrier.twilio_replies import (
     PAGING,
-    Shape,
+    JsonObject,
     call_shape,
     must_do,
     number_shape,
@@ -22,7 +22,14 @@ from headway.carrier.twilio_replies import (
     reply_of,
     text_shape,
 )
-from headway.carrier.twilio_requests import Fields, Refused, Services, read_body, read_query, ref_of
+from headway.carrier.twilio_requests import (
+    FormFields,
+    RequestRefused,
+    Services,
+    read_body,
+    read_query,
+    ref_of,
+)
 from headway.systems.telephony.voice import CallStatus
 
 _EVENTS = frozenset({"initiated", "ringing", "answered", "completed"})
@@ -47,7 +54,7 @@ async def place_call(services: Services, request: Request) -> Response:
     """Place a call.
 
     Raises:
-        Refused: the call is not placed.
+        RequestRefused: the call is not placed.
     """
     asked = await read_body(request, _CALL_FIELDS)
     plan = _plan(services, asked)
@@ -70,7 +77,7 @@ async def show_call(services: Services, request: Request) -> Response:
     """Fetch one call.
 
     Raises:
-        Refused: there is no such call.
+        RequestRefused: there is no such call.
     """
     return JSONResponse(call_shape(services.account, _call(services, request)))
 
@@ -79,16 +86,16 @@ async def change_call(services: Services, request: Request) -> Response:
     """End a call, or replace its script.
 
     Raises:
-        Refused: the call's status does not allow it.
+        RequestRefused: the call's status does not allow it.
     """
     asked = await read_body(request, (*_SCRIPT_FIELDS, *_STATUS_FIELDS, "Status"))
     call = _call(services, request)
     status = asked.get("Status")
     url, words = asked.url("Url", invalid=21205), asked.get("Twiml")
     if status not in {None, "canceled", "completed"}:
-        raise Refused(21218, f"Status cannot be set to {status}")
+        raise RequestRefused(21218, f"Status cannot be set to {status}")
     if call.status.ended:
-        raise Refused(21220, "Call is not in-progress. Cannot redirect.")
+        raise RequestRefused(21220, "Call is not in-progress. Cannot redirect.")
     if status == "completed" or (status and call.status is not CallStatus.IN_PROGRESS):
         await services.network.hang_up(call.sid)
         return JSONResponse(call_shape(services.account, call))
@@ -96,22 +103,26 @@ async def change_call(services: Services, request: Request) -> Response:
     if replaces and not services.network.replace_script(
         call.sid, words, url, asked.method("Method")
     ):
-        raise Refused(21220, "Call is not in-progress. Cannot redirect.")
+        raise RequestRefused(21220, "Call is not in-progress. Cannot redirect.")
     return JSONResponse(call_shape(services.account, call))
 
 
-def _plan(services: Services, asked: Fields) -> CallPlan:
+def _plan(services: Services, asked: FormFields) -> CallPlan:
     to = asked.phone("To", missing=21201, invalid=21211)
     from_ = asked.phone("From", missing=21213, invalid=21212)
     if services.network.numbers and from_ not in services.network.numbers:
-        raise Refused(21210, f"Source phone number not yet verified for your account: {from_}")
+        raise RequestRefused(
+            21210, f"Source phone number not yet verified for your account: {from_}"
+        )
     words, url = asked.get("Twiml"), asked.url("Url", invalid=21205)
     if (words is None) == (url is None):
-        raise Refused(21205, "Exactly one of Url and Twiml is required")
+        raise RequestRefused(21205, "Exactly one of Url and Twiml is required")
     status_url = asked.url("StatusCallback", invalid=21609)
     events = frozenset(asked.all("StatusCallbackEvent")) or frozenset({"completed"})
     if events - _EVENTS:
-        raise Refused(21626, f"Invalid status callback events: {', '.join(events - _EVENTS)}")
+        raise RequestRefused(
+            21626, f"Invalid status callback events: {', '.join(events - _EVENTS)}"
+        )
     return CallPlan(
         ref=ref_of(status_url) or ref_of(url),
         to=to,
@@ -127,14 +138,14 @@ def _plan(services: Services, asked: Fields) -> CallPlan:
     )
 
 
-def _call(services: Services, request: Request) -> Call:
+def _call(services: Services, request: Request) -> PlacedCall:
     call = services.network.ledger.calls.get(request.path_params["sid"])
     if call is None:
-        raise Refused(20404, f"The requested resource {request.url.path} was not found")
+        raise RequestRefused(20404, f"The requested resource {request.url.path} was not found")
     return call
 
 
-def _is_call_wanted(asked: Fields, call: Call) -> bool:
+def _is_call_wanted(asked: FormFields, call: PlacedCall) -> bool:
     plan, status = call.plan, asked.get("Status")
     began = None if call.status is CallStatus.QUEUED else call.placed_at
     return (
@@ -146,7 +157,7 @@ def _is_call_wanted(asked: Fields, call: Call) -> bool:
     )
 
 
-def _is_time_wanted(asked: Fields, name: str, at: int | None) -> bool:
+def _is_time_wanted(asked: FormFields, name: str, at: int | None) -> bool:
     """Return whether a time matches the query; Twilio's times are whole seconds."""
     after, before, on = asked.get(f"{name}>"), asked.get(f"{name}<"), asked.get(name)
     if after is None and before is None and on is None:
@@ -165,7 +176,7 @@ def _bounds(name: str, text: str) -> tuple[int, int]:
     """Return the first and the last second of a time or a day.
 
     Raises:
-        Refused: it is neither.
+        RequestRefused: it is neither.
     """
     try:
         if len(text) == 10:
@@ -174,7 +185,7 @@ def _bounds(name: str, text: str) -> tuple[int, int]:
             return first, first + 86_399
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise Refused(20001, f"{name} is not a valid time: {text[:40]}") from None
+        raise RequestRefused(20001, f"{name} is not a valid time: {text[:40]}") from None
     second = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
     return second, second
 
@@ -193,18 +204,18 @@ async def send_text(services: Services, request: Request) -> Response:
     """Send a message.
 
     Raises:
-        Refused: it is not sent.
+        RequestRefused: it is not sent.
     """
     asked = await read_body(request, _TEXT_FIELDS)
     to = asked.phone("To", missing=21604, invalid=21211)
     from_ = asked.phone("From", missing=21603, invalid=21212)
     if services.network.numbers and from_ not in services.network.numbers:
-        raise Refused(21606, f"The 'From' phone number {from_} is not yours")
+        raise RequestRefused(21606, f"The 'From' phone number {from_} is not yours")
     body = asked.get("Body")
     if body is None:
-        raise Refused(21602, "Message body is required")
+        raise RequestRefused(21602, "Message body is required")
     if len(body) > _LONGEST:
-        raise Refused(21617, f"The message body exceeds {_LONGEST} characters")
+        raise RequestRefused(21617, f"The message body exceeds {_LONGEST} characters")
     url = asked.url("StatusCallback", invalid=21609)
     plan = TextPlan(ref=ref_of(url), to=to, from_=from_, text=body, status_url=url)
     outcome, nth = services.network.next_outcome(to)
@@ -228,11 +239,11 @@ async def show_text(services: Services, request: Request) -> Response:
     """Fetch one message.
 
     Raises:
-        Refused: there is no such message.
+        RequestRefused: there is no such message.
     """
     text = services.network.ledger.texts.get(request.path_params["sid"])
     if text is None:
-        raise Refused(20404, f"The requested resource {request.url.path} was not found")
+        raise RequestRefused(20404, f"The requested resource {request.url.path} was not found")
     return JSONResponse(text_shape(services.account, text))
 
 
@@ -258,13 +269,13 @@ async def list_numbers(services: Services, request: Request) -> Response:
     return JSONResponse(page_of(request, asked, name, found, lambda one: _shape(services, one)))
 
 
-def _shape(services: Services, number: str) -> Shape:
+def _shape(services: Services, number: str) -> JsonObject:
     sid = f"PN{blake2b(number.encode(), digest_size=16).hexdigest()}"
     return number_shape(
         services.account, sid, number, services.network.inbound_urls.get(number, "")
     )
 
 
-def _is_text_wanted(asked: Fields, text: Text) -> bool:
+def _is_text_wanted(asked: FormFields, text: TextMessage) -> bool:
     plan = text.plan
     return asked.get("To") in {None, plan.to} and asked.get("From") in {None, plan.from_}

@@ -17,14 +17,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from headway.carrier import twilio_resources
-from headway.carrier.ledger import Call, Text
+from headway.carrier.ledger import PlacedCall, TextMessage
 from headway.carrier.network import PhoneNetwork
 from headway.carrier.script import Person, Rates
-from headway.carrier.twilio_replies import Shape, must_be_there
+from headway.carrier.twilio_replies import JsonObject, must_be_there
 from headway.carrier.twilio_requests import (
     CarrierSettings,
-    Fields,
-    Refused,
+    FormFields,
+    RequestRefused,
     Services,
     check_caller,
     refused,
@@ -38,7 +38,7 @@ from headway.runtime.timing import REAL, Timing
 async def _show_ledger(services: Services, request: Request) -> Response:
     """Return the matching calls, and the totals of all."""
     ledger = services.network.ledger
-    asked = Fields(list(request.query_params.multi_items()), ("ref", "to", "from"))
+    asked = FormFields(list(request.query_params.multi_items()), ("ref", "to", "from"))
     found = [
         _call(one)
         for one in ledger.calls.values()
@@ -63,7 +63,7 @@ async def _hang_up(services: Services, request: Request) -> Response:
     sid = request.path_params["sid"]
     call = services.network.ledger.calls.get(sid)
     if call is None:
-        raise Refused(20404, f"there is no call {sid[:40]}")
+        raise RequestRefused(20404, f"there is no call {sid[:40]}")
     await services.network.hang_up(sid)
     return JSONResponse(_call(call))
 
@@ -81,7 +81,9 @@ async def _write(services: Services, request: Request) -> Response:
         case [str(from_), str(to), str(words)] if len(body) == 3:
             return JSONResponse(_text(services.network.write(from_, to, words)), 201)
         case _:
-            raise Refused(20001, 'the body must be {"from": "+1…", "to": "+1…", "text": "…"}')
+            raise RequestRefused(
+                20001, 'the body must be {"from": "+1…", "to": "+1…", "text": "…"}'
+            )
 
 
 async def _set_person(services: Services, request: Request) -> Response:
@@ -89,7 +91,7 @@ async def _set_person(services: Services, request: Request) -> Response:
     try:
         wanted = read_table("person", Person, body)
     except InvalidValue as error:
-        raise Refused(20001, str(error)) from error
+        raise RequestRefused(20001, str(error)) from error
     services.network.set_person(request.path_params["phone"], wanted)
     return JSONResponse(wanted.model_dump())
 
@@ -101,18 +103,18 @@ async def _faults(services: Services, request: Request) -> Response:
         try:
             services.network.change(body)
         except InvalidValue as error:
-            raise Refused(20001, str(error)) from error
+            raise RequestRefused(20001, str(error)) from error
     return JSONResponse(services.network.rates.model_dump(include=set(Rates.model_fields)))
 
 
-async def _object(request: Request) -> Shape:
+async def _object(request: Request) -> JsonObject:
     try:
         return msgspec.json.decode(await request.body() or b"{}", type=dict[str, object])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refused(20001, f"the body is not a JSON object: {error}") from error
+        raise RequestRefused(20001, f"the body is not a JSON object: {error}") from error
 
 
-def _call(call: Call) -> Shape:
+def _call(call: PlacedCall) -> JsonObject:
     return {
         "sid": call.sid,
         "ref": call.plan.ref,
@@ -130,7 +132,7 @@ def _call(call: Call) -> Shape:
     }
 
 
-def _text(text: Text) -> Shape:
+def _text(text: TextMessage) -> JsonObject:
     return {
         "sid": text.sid,
         "ref": text.plan.ref,
@@ -146,9 +148,9 @@ def _text(text: Text) -> Shape:
 HOSTS = ["localhost", "127.0.0.1"]
 """Host names under which a carrier is reachable: only local ones, as it is not protected."""
 
-Answer = Callable[[Services, Request], Awaitable[Response]]
+_Answer = Callable[[Services, Request], Awaitable[Response]]
 
-_API: tuple[tuple[str, str, Answer], ...] = (
+_API: tuple[tuple[str, str, _Answer], ...] = (
     ("POST", "/Calls.json", twilio_resources.place_call),
     ("GET", "/Calls.json", twilio_resources.list_calls),
     ("GET", "/Calls/{sid}.json", twilio_resources.show_call),
@@ -159,7 +161,7 @@ _API: tuple[tuple[str, str, Answer], ...] = (
     ("POST", "/IncomingPhoneNumbers.json", twilio_resources.add_number),
     ("GET", "/IncomingPhoneNumbers.json", twilio_resources.list_numbers),
 )
-_CONTROL: tuple[tuple[str, str, Answer], ...] = (
+_CONTROL: tuple[tuple[str, str, _Answer], ...] = (
     ("GET", "/_calls", _show_ledger),
     ("POST", "/_calls/{sid}/hang_up", _hang_up),
     ("GET", "/_texts", _show_texts),
@@ -170,7 +172,7 @@ _CONTROL: tuple[tuple[str, str, Answer], ...] = (
 )
 
 
-class Carrier:
+class TwilioCarrier:
     """A carrier with Twilio's API."""
 
     def __init__(self, settings: CarrierSettings, *, timing: Timing = REAL) -> None:
@@ -190,14 +192,14 @@ class Carrier:
                 *(self._route(how, path, answer, api=False) for how, path, answer in _CONTROL),
             ],
             middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)],
-            exception_handlers=dict.fromkeys((Refused, HTTPException, Exception), refused),
+            exception_handlers=dict.fromkeys((RequestRefused, HTTPException, Exception), refused),
         )
 
     async def close(self) -> None:
         """End all calls, without webhooks."""
         await self.network.close()
 
-    def _route(self, method: str, path: str, answer: Answer, *, api: bool) -> Route:
+    def _route(self, method: str, path: str, answer: _Answer, *, api: bool) -> Route:
         async def endpoint(request: Request) -> Response:
             if api:
                 check_caller(request, self._services.account, self._services.secrets)

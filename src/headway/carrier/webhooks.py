@@ -14,12 +14,12 @@ from urllib.parse import urlencode
 
 import httpx
 
-from headway.carrier.application import DeliveryFailed, DeliveryRefused, Notice, reason_of_text
-from headway.carrier.ledger import Call, Text
+from headway.carrier.application import CallNotice, DeliveryFailed, DeliveryRefused, reason_of_text
+from headway.carrier.ledger import PlacedCall, TextMessage
 from headway.systems.telephony.texts import TextStatus
 from headway.systems.telephony.voice import CallStatus
 
-Fields = list[tuple[str, str]]
+_Fields = list[tuple[str, str]]
 
 _VERSION = "2010-04-01"
 SOURCE = "call-progress-events"
@@ -30,7 +30,7 @@ def rfc2822(at: int) -> str:
     return format_datetime(datetime.fromtimestamp(at // 1000, UTC))
 
 
-def call_fields(account: str, call: Call, status: str) -> Fields:
+def call_fields(account: str, call: PlacedCall, status: str) -> _Fields:
     """Return the fields of every webhook about a call."""
     plan = call.plan
     return [
@@ -46,7 +46,7 @@ def call_fields(account: str, call: Call, status: str) -> Fields:
     ]
 
 
-def status_fields(account: str, call: Call, notice: Notice) -> Fields:
+def status_fields(account: str, call: PlacedCall, notice: CallNotice) -> _Fields:
     """Return the fields of a status webhook about a call."""
     status = "initiated" if notice.event == "initiated" else notice.status.value
     fields = call_fields(account, call, status)
@@ -63,7 +63,7 @@ def status_fields(account: str, call: Call, notice: Notice) -> Fields:
     return fields
 
 
-def text_fields(account: str, text: Text, status: TextStatus) -> Fields:
+def text_fields(account: str, text: TextMessage, status: TextStatus) -> _Fields:
     """Return the fields of a status webhook about a message."""
     fields = [
         ("AccountSid", account),
@@ -80,7 +80,7 @@ def text_fields(account: str, text: Text, status: TextStatus) -> Fields:
     return fields
 
 
-def inbound_fields(account: str, text: Text) -> Fields:
+def inbound_fields(account: str, text: TextMessage) -> _Fields:
     """Return the fields of an inbound message's webhook."""
     return [
         ("AccountSid", account),
@@ -115,30 +115,30 @@ class HttpApplication:
         self._key = key.encode()
         self._http: httpx.AsyncClient | None = None
 
-    async def call_status(self, call: Call, notice: Notice) -> None:
+    async def call_status(self, call: PlacedCall, notice: CallNotice) -> None:
         fields = status_fields(self._account, call, notice)
         await self._ask(call.plan.status_url or "", call.plan.status_method, fields)
 
     async def words(
-        self, call: Call, url: str, method: str, more: Sequence[tuple[str, str]] = ()
+        self, call: PlacedCall, url: str, method: str, more: Sequence[tuple[str, str]] = ()
     ) -> str:
         fields = [*call_fields(self._account, call, call.status.value), *more]
         return await self._ask(url, method, fields)
 
-    async def text_status(self, text: Text, status: TextStatus, number: int) -> None:
+    async def text_status(self, text: TextMessage, status: TextStatus, number: int) -> None:
         del number
         await self._ask(
             text.plan.status_url or "", "POST", text_fields(self._account, text, status)
         )
 
-    async def inbound(self, text: Text, url: str) -> str:
+    async def inbound(self, text: TextMessage, url: str) -> str:
         return await self._ask(url, "POST", inbound_fields(self._account, text))
 
     async def close(self) -> None:
         if self._http is not None:
             await self._http.aclose()
 
-    async def _ask(self, url: str, method: str, fields: Fields) -> str:
+    async def _ask(self, url: str, method: str, fields: _Fields) -> str:
         if method == "GET":
             url = f"{url}{'&' if '?' in url else '?'}{urlencode(fields)}"
             fields = []
@@ -170,7 +170,7 @@ class HttpApplication:
         raise DeliveryRefused(message)
 
 
-def signature(key: bytes, url: str, fields: Fields) -> str:
+def signature(key: bytes, url: str, fields: _Fields) -> str:
     """Return Twilio's signature over a URL as requested and the sorted fields of the form."""
     text = url + "".join(name + value for name, value in sorted(fields))
     return b64encode(hmac.digest(key, text.encode(), "sha1")).decode()

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.core.errors import HeadwayError, InvalidValue
 from headway.runtime.app import App
 from headway.stores import open_store
@@ -54,7 +54,7 @@ def load_app(target: str) -> App:
     return next(iter(apps.values()))
 
 
-def open_app(session: Session, target: str | None) -> App:
+def open_app(session: CommandSession, target: str | None) -> App:
     """Return the App that a command works with.
 
     Args:
@@ -73,7 +73,7 @@ def open_app(session: Session, target: str | None) -> App:
     return found
 
 
-def require_app(session: Session, target: str | None) -> None:
+def require_app(session: CommandSession, target: str | None) -> None:
     """Refuse to run jobs without an App: each attempt of a job in its lanes would fail.
 
     Raises:
@@ -84,7 +84,7 @@ def require_app(session: Session, target: str | None) -> None:
         raise InvalidValue(message, hint="pass one, such as calls.py, or set app in headway.toml")
 
 
-def at_app(session: Session, target: str) -> Session:
+def at_app(session: CommandSession, target: str) -> CommandSession:
     """Return a session on the store of an App, without declaring anything there.
 
     Args:
@@ -97,7 +97,7 @@ def at_app(session: Session, target: str) -> Session:
     if not url:
         message = f"the App of {target} was given an open store"
         raise InvalidValue(message, hint="pass its URL with --store instead of --app")
-    return Session(store=url, json=session.json)
+    return CommandSession(store=url, json=session.json)
 
 
 @contextmanager

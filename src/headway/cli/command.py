@@ -15,10 +15,10 @@ from typer.core import TyperCommand
 from typer.models import OptionInfo
 
 from headway.cli.global_options import JSON, STORE, GlobalOptions
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 
 Options = ParamSpec("Options")
-Function = Callable[Concatenate[Session, Options], None]
+Function = Callable[Concatenate[CommandSession, Options], None]
 
 _SECTION = re.compile(r"\n\s*\n(Args|Raises|Returns):\n")
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -79,7 +79,7 @@ def _bound(function: Function[Options]) -> Callable[..., None]:
             if one.name in groups:
                 fields = {field.name: values.pop(field.name) for field in groups[one.name]}
                 values[one.name] = one.annotation(**fields)
-        session = Session(store=options.store, json=options.json)
+        session = CommandSession(store=options.store, json=options.json)
         cast("Callable[..., None]", function)(session, **values)
 
     parameters = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.cli.options import Signed
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.contract.definitions import CloseGate, DefineRequest, Item
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery, LanesQuery, StatsQuery, TimetableQuery
@@ -17,7 +17,7 @@ LANE = "lane:"
 
 
 def define(
-    session: Session,
+    session: CommandSession,
     name: str,
     item: Item,
     signed: Signed,
@@ -47,7 +47,7 @@ def define(
         session.terminal.remark(note)
 
 
-def close(session: Session, gate: str, *, until: str | None, signed: Signed) -> None:
+def close(session: CommandSession, gate: str, *, until: str | None, signed: Signed) -> None:
     """Close any gate, indefinitely or until a given time, and print until when.
 
     Args:
@@ -114,6 +114,6 @@ async def _unknown_lane_note(store: Store, gate: str) -> str:
     return f"note: there is no lane {name!r} yet" + (meant and f" ({meant})")
 
 
-def definition_request(session: Session, item: Item, signed: Signed) -> DefineRequest:
+def definition_request(session: CommandSession, item: Item, signed: Signed) -> DefineRequest:
     """Return the request for one change, with its author and reason."""
     return DefineRequest(items=(item,), author=session.author(signed.author), reason=signed.reason)

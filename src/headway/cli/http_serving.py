@@ -16,7 +16,7 @@ import structlog
 import typer
 
 from headway.cli.extras import needs_extra
-from headway.cli.options import Port
+from headway.cli.options import PortOption
 from headway.cli.settings import Settings
 from headway.cli.systems import NONE, Systems
 from headway.contract.store import Store
@@ -30,7 +30,7 @@ from headway.server.build import alive, build
 from headway.server.listener import ListenAddress, Listener
 from headway.server.service import ServerOptions, Service
 from headway.web.dashboard import add_dashboard
-from headway.web.page import Page
+from headway.web.page import DashboardPage
 from headway.web.sign_in import BASE
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -43,7 +43,7 @@ class AddressOptions:
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Host name or address to listen on.")
     ] = "127.0.0.1"
-    port: Port = 8080
+    port: PortOption = 8080
     tls_cert: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="TLS certificate (PEM).")
     ] = None
@@ -201,7 +201,7 @@ class HttpServing:
             finally:
                 gc.unfreeze()
 
-    def _watch_kafka(self, service: Service) -> Page:
+    def _watch_kafka(self, service: Service) -> DashboardPage:
         """Watch the consumer group of [kafka.in], and return its dashboard page."""
         with needs_extra("kafka"):
             from headway.bridges.kafka.monitoring import (  # noqa: PLC0415

@@ -14,7 +14,7 @@ from typing import cast
 
 from headway.bridges.kafka.consuming import KafkaIn
 from headway.bridges.kafka.message import EnqueueSink, JobReader, Sink
-from headway.bridges.kafka.publishing import KafkaKinds, Publisher, Tally, declare_kafka
+from headway.bridges.kafka.publishing import KafkaKinds, Publisher, PublishingCounts, declare_kafka
 from headway.bridges.kafka.schemas import value_reader
 from headway.bridges.kafka.settings import (
     KafkaSettings,
@@ -24,7 +24,7 @@ from headway.bridges.kafka.settings import (
 from headway.cli.app_file import open_app
 from headway.cli.extras import needs_extra
 from headway.cli.serving import ServeOptions, serve, signal_place, trace_if_enabled
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.runtime import event_loop
 from headway.runtime.app import App
 
@@ -36,7 +36,7 @@ _NAMES = {"topic": "topics"}
 
 
 def read_messages(
-    session: Session,
+    session: CommandSession,
     kafka: Mapping[str, object],
     options: Mapping[str, object],
     app_name: str | None,
@@ -50,7 +50,7 @@ def read_messages(
     opened = open_app(session, app_name)
     trace_if_enabled(opened, session.settings)
     made = _sink(session, settings, opened, declared=bool(app_name or session.settings.app))
-    tally = Tally()
+    tally = PublishingCounts()
     with _metrics(tally, kafka):
         event_loop.run(_read(session, settings, opened, made, tally))
     return {
@@ -61,7 +61,7 @@ def read_messages(
 
 
 def _sink(
-    session: Session, settings: KafkaSettings, opened: App, *, declared: bool
+    session: CommandSession, settings: KafkaSettings, opened: App, *, declared: bool
 ) -> AbstractAsyncContextManager[Sink]:
     """Return the sink that stores messages, not entered yet."""
     wanted = settings.in_
@@ -77,7 +77,7 @@ def _sink(
     return nullcontext(EnqueueSink(opened, reader))
 
 
-def _notifications(session: Session, app: App) -> AbstractAsyncContextManager[Sink]:
+def _notifications(session: CommandSession, app: App) -> AbstractAsyncContextManager[Sink]:
     """Declare the kinds of the system `notifications`, and return its sink, without a server."""
     # Before connecting to the store, so that a missing package is reported at once.
     with needs_extra("systems"):
@@ -102,11 +102,11 @@ def _notifications(session: Session, app: App) -> AbstractAsyncContextManager[Si
 
 
 async def _read(
-    session: Session,
+    session: CommandSession,
     settings: KafkaSettings,
     opened: App,
     sink: AbstractAsyncContextManager[Sink],
-    tally: Tally,
+    tally: PublishingCounts,
 ) -> None:
     publisher = Publisher(producer_config(settings))
     await opened.reach(session.settings.store_wait)
@@ -119,7 +119,9 @@ async def _read(
         publisher.close()
 
 
-def publish_jobs(session: Session, kafka: Mapping[str, object], options: ServeOptions) -> int:
+def publish_jobs(
+    session: CommandSession, kafka: Mapping[str, object], options: ServeOptions
+) -> int:
     """Publish the messages of jobs until SIGTERM or Ctrl-C; return how many runs were settled."""
     settings = _settings(session, kafka, {})
     opened = open_app(session, None)
@@ -151,7 +153,7 @@ async def _open(kinds: KafkaKinds) -> AsyncGenerator[None]:
 
 
 def _settings(
-    session: Session, kafka: Mapping[str, object], tables: Mapping[str, Mapping[str, object]]
+    session: CommandSession, kafka: Mapping[str, object], tables: Mapping[str, Mapping[str, object]]
 ) -> KafkaSettings:
     """Return the settings of the table [kafka], overridden by options."""
     written = dict(session.settings.kafka)
@@ -164,7 +166,9 @@ def _settings(
     return read_kafka_settings(written)
 
 
-def _metrics(tally: Tally, kafka: Mapping[str, object]) -> AbstractContextManager[object]:
+def _metrics(
+    tally: PublishingCounts, kafka: Mapping[str, object]
+) -> AbstractContextManager[object]:
     port = kafka["metrics_port"]
     if not isinstance(port, int):
         return nullcontext()

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.contract.store import Store, read_pages
 from headway.contract.views import GatesQuery, JobsQuery, JobView, LanesQuery, Page
 from headway.core.duration import parse_duration
@@ -18,7 +18,9 @@ from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean, whole_number
 from headway.core.state import State
 
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
+PortOption = Annotated[
+    int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")
+]
 
 _NEWEST = 1_000
 """Number of newest jobs that are searched for kinds: a store keeps no list of kinds."""
@@ -47,11 +49,11 @@ async def _closable_names(store: Store) -> list[str]:
     return list(dict.fromkeys([*_CLOSABLE, *kinds, *lanes, *await _gate_names(store)]))
 
 
-Names = Callable[[Store], Awaitable[list[str]]]
+_Names = Callable[[Store], Awaitable[list[str]]]
 
 
 def _completing(
-    names: Names, otherwise: Sequence[str] = ()
+    names: _Names, otherwise: Sequence[str] = ()
 ) -> Callable[[typer.Context, str], list[str]]:
     """Return a completion function for names; it offers `otherwise` if the store has none."""
 
@@ -79,12 +81,12 @@ def complete_kind(context: typer.Context, incomplete: str) -> list[str]:
     return _starting_with(incomplete, _ask(context, kind_names))
 
 
-def _session(context: typer.Context) -> Session:
+def _session(context: typer.Context) -> CommandSession:
     above = context.parent.params if context.parent is not None else {}
-    return Session(store=context.params.get("store") or above.get("store"), json=False)
+    return CommandSession(store=context.params.get("store") or above.get("store"), json=False)
 
 
-def _ask(context: typer.Context, names: Names) -> list[str]:
+def _ask(context: typer.Context, names: _Names) -> list[str]:
     """Return names from the store; none if it does not answer."""
     with suppress(Exception):
         return _session(context).with_store(names)

@@ -27,7 +27,7 @@ def store_file(url: str) -> Path | None:
     return parse_url(url).path if url.startswith("sqlite:") else None
 
 
-class Session:
+class CommandSession:
     """One invocation of the command.
 
     Attributes:

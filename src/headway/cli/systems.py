@@ -20,7 +20,7 @@ PLAIN = frozenset({"automations", "lanes"})
 share parts and have `make(settings, parts)`."""
 
 
-class Parts(Protocol):
+class _Parts(Protocol):
     """Resources that systems share, to be opened and closed here."""
 
     @property
@@ -46,7 +46,7 @@ class Systems:
     """
 
     each: tuple[System, ...] = ()
-    parts: Parts | None = None
+    parts: _Parts | None = None
 
     def declare(self, app: App) -> list[str]:
         """Add their kinds to an app.
@@ -104,7 +104,7 @@ def make_systems(names: Sequence[str], settings: Settings, store_url: str) -> Sy
     return Systems(each=tuple(made), parts=parts)
 
 
-def _parts(settings: Settings, store_url: str) -> Parts:
+def _parts(settings: Settings, store_url: str) -> _Parts:
     with needs_extra("systems"):
         from headway.systems.directory.database import Directory  # noqa: PLC0415
         from headway.systems.parts import Parts as Shared  # noqa: PLC0415

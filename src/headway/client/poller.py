@@ -34,7 +34,7 @@ SHORTEST_S = 0.5
 REMEMBERED = 64
 """Most claims whose numbers are remembered."""
 
-Ask = Callable[[ClaimRequest, float], Awaitable[ClaimReply]]
+_Ask = Callable[[ClaimRequest, float], Awaitable[ClaimReply]]
 """Claims, and waits up to this many seconds if there is nothing."""
 GiveBack = Callable[[str, Sequence[Claimed]], Awaitable[None]]
 """Releases unused jobs of a worker."""
@@ -71,7 +71,7 @@ class Poll:
 class WorkerPoller:
     """The claims and polls of one worker; used in one event loop."""
 
-    def __init__(self, ask: Ask, give_back: GiveBack, timing: Timing, *, seen: int) -> None:
+    def __init__(self, ask: _Ask, give_back: GiveBack, timing: Timing, *, seen: int) -> None:
         self._ask = ask
         self._give_back = give_back
         self._timing = timing

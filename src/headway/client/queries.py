@@ -44,7 +44,7 @@ from headway.core.job import DEFAULT_POLICY, JobPolicy
 from headway.core.records import field_names
 
 Record = TypeVar("Record")
-Reader = Callable[[Any], Any]
+_Reader = Callable[[Any], Any]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -69,7 +69,7 @@ def read_record(kind: type[Record], fields: object) -> Record:
 
 
 @cache
-def _reader(hint: Any) -> Reader:  # noqa: ANN401, PLR0911  (one line for each form of type)
+def _reader(hint: Any) -> _Reader:  # noqa: ANN401, PLR0911  (one line for each form of type)
     if hint is bytes:
         return _encode
     if isinstance(hint, type) and issubclass(hint, Enum):
@@ -102,7 +102,7 @@ class _Later:
 
     def __init__(self, hint: Any) -> None:  # noqa: ANN401  (any type)
         self._hint = hint
-        self._read: Reader | None = None
+        self._read: _Reader | None = None
 
     def __call__(self, fields: object) -> object:
         if self._read is None:
@@ -126,7 +126,7 @@ class _RecordReader:
         return self._kind(**known)
 
 
-def _union(args: tuple[Any, ...]) -> Reader:
+def _union(args: tuple[Any, ...]) -> _Reader:
     kinds = [one for one in args if one is not type(None)]
     if len(kinds) == 1:
         read = _Later(kinds[0])

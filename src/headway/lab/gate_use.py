@@ -19,7 +19,7 @@ _MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GateUse:
+class GateUsage:
     """The use of one gate, or of all instances of a keyed one.
 
     Attributes:
@@ -65,7 +65,7 @@ class Curve:
     capacity: tuple[int | None, ...]
 
 
-class Meter:
+class UsageMeter:
     """Measures the use of the gates in a history."""
 
     def __init__(self, history: History, scenario: Scenario) -> None:
@@ -76,7 +76,7 @@ class Meter:
         self._lanes |= {change.gate for change in history.changes}
         self._by_gate = self._acquisitions_by_gate()
 
-    def uses(self) -> list[GateUse]:
+    def uses(self) -> list[GateUsage]:
         """Return a row per gate, in the order of the scenario; pools are followed by members."""
         return [use for _, use, _ in self._rows()]
 
@@ -99,7 +99,7 @@ class Meter:
         order = [*self._limits.tables, *sorted(self._lanes)]
         return {name: dict(sorted(found[name].items())) for name in order if name in found}
 
-    def _rows(self) -> Iterator[tuple[str, GateUse, list[tuple[int, int]]]]:
+    def _rows(self) -> Iterator[tuple[str, GateUsage, list[tuple[int, int]]]]:
         for template, gates in self._by_gate.items():
             if len(gates) > _EACH:
                 yield template, self._many(template, gates), []
@@ -112,7 +112,7 @@ class Meter:
 
     def _members(
         self, gate: str, template: str, acquisitions: list[Acquisition]
-    ) -> Iterator[tuple[str, GateUse, list[tuple[int, int]]]]:
+    ) -> Iterator[tuple[str, GateUsage, list[tuple[int, int]]]]:
         table = self._limits.table(template)
         members = table.members if isinstance(table, PoolTable) else {}
         for member in members:
@@ -145,7 +145,7 @@ class Meter:
         steps: list[tuple[int, int]],
         *,
         member: str = "",
-    ) -> GateUse:
+    ) -> GateUsage:
         kind = self._kind(template)
         area = full_ms = 0
         for (at, used), until in zip(steps, _ends(steps, self.end_at), strict=True):
@@ -154,7 +154,7 @@ class Meter:
             full_ms += (until - at) * (most is not None and used >= most)
         span_ms = self.end_at - self.start_at
         name = f"{gate}/{member}" if member else gate
-        return GateUse(
+        return GateUsage(
             gate=name,
             kind="slots" if member else kind,
             instances=1,
@@ -167,12 +167,12 @@ class Meter:
             shut=self._shut(name, gate, template),
         )
 
-    def _many(self, template: str, gates: dict[str, list[Acquisition]]) -> GateUse:
+    def _many(self, template: str, gates: dict[str, list[Acquisition]]) -> GateUsage:
         rows = [
             self._one(gate, template, acquisitions, self._steps(template, acquisitions))
             for gate, acquisitions in gates.items()
         ]
-        return GateUse(
+        return GateUsage(
             gate=template,
             kind=self._kind(template),
             instances=len(rows),

@@ -19,7 +19,7 @@ from headway.runtime.job import Job
 from headway.runtime.reconciliation import Awaited
 from headway.runtime.timing import Timing
 
-Status = Literal["unknown", "running", "ended"]
+_Status = Literal["unknown", "running", "ended"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +57,7 @@ class Carrier:
         self.channels = dict(channels)
         self.live: Counter[str] = Counter()
         self.violations: list[str] = []
-        self._status: dict[str, Status] = {}
+        self._status: dict[str, _Status] = {}
         self._deliver = deliver
         self._deliveries: set[asyncio.Task[Any]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
@@ -73,7 +73,7 @@ class Carrier:
             self.violations.append(f"{where} with {ref}")
         self._later(outcome.talk_ms, lambda: self._end(ref, line, outcome))
 
-    def status(self, ref: str) -> Status:
+    def status(self, ref: str) -> _Status:
         """Return the status of a call, as a carrier's API would."""
         return self._status.get(ref, "unknown")
 
@@ -111,7 +111,7 @@ class Carrier:
 _SUCCESS = {"succeeded": OutcomeTable(share=1.0)}
 _DECIDED = {"succeed": Decided.SUCCEEDED, "retry": Decided.RETRY, "die": Decided.DEAD}
 
-Handler = Callable[..., Coroutine[Any, Any, object]]
+_Handler = Callable[..., Coroutine[Any, Any, object]]
 
 
 class OutsideWorld:
@@ -136,7 +136,7 @@ class OutsideWorld:
         self._kinds: dict[str, str] = {}
         self.carrier = Carrier(channels=_channels(scenario), deliver=self._deliver)
 
-    def handler(self, kind: str, arguments: list[str], dead: Callable[[], bool]) -> Handler:
+    def handler(self, kind: str, arguments: list[str], dead: Callable[[], bool]) -> _Handler:
         """Return the handler of a kind: an async function of the job and these arguments by name.
 
         Args:

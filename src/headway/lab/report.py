@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headway.contract.views import JobView
 from headway.core.instant import format_instant
-from headway.lab.gate_use import Curve, GateUse, Meter
+from headway.lab.gate_use import Curve, GateUsage, UsageMeter
 from headway.lab.history import History
 from headway.lab.invariants import FINAL, Violation
 from headway.lab.scenario import Scenario
@@ -118,7 +118,7 @@ class Report:
     kinds: tuple[KindCounts, ...]
     waits: tuple[Waits, ...]
     lanes: tuple[LaneStarts, ...]
-    gates: tuple[GateUse, ...]
+    gates: tuple[GateUsage, ...]
     refused: tuple[str, ...]
     violations: tuple[Violation, ...]
     curves: tuple[Curve, ...]
@@ -136,7 +136,7 @@ def report(
     Args:
         outcomes: number of attempts by (kind, outcome).
     """
-    meter = Meter(history, scenario)
+    meter = UsageMeter(history, scenario)
     ends = [job.finished_at for job in history.jobs if job.finished_at is not None]
     by_kind: defaultdict[str, list[JobView]] = defaultdict(list)
     for job in history.jobs:

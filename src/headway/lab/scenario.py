@@ -17,7 +17,7 @@ from headway.lab.draws import Drawn
 from headway.lab.scenario_values import (
     Distribution,
     Instant,
-    Pace,
+    PaceField,
     Share,
     Span,
     Spread,
@@ -62,7 +62,9 @@ class PoolTable(Table):
     shared: bool | None = None
 
 
-GateTable = Annotated[SlotsTable | RateTable | HoursTable | PoolTable, Field(discriminator="kind")]
+ScenarioGate = Annotated[
+    SlotsTable | RateTable | HoursTable | PoolTable, Field(discriminator="kind")
+]
 
 
 class UseTable(Table):
@@ -160,7 +162,7 @@ class KindTable(Table):
         return found + [one.length for one in self.outcomes.values() if one.length is not None]
 
 
-class LaneTable(Table):
+class ScenarioLane(Table):
     """The options of a lane."""
 
     concurrency: PositiveInt | None = None
@@ -174,7 +176,7 @@ class PaceTable(Table):
     """The rate of arrivals from some time on."""
 
     at: When
-    rate: Pace
+    rate: PaceField
 
 
 class ArrivalsTable(Table):
@@ -196,7 +198,7 @@ class ArrivalsTable(Table):
     kind: str
     name: str = ""
     backlog: NonNegativeInt | None = None
-    rate: Pace | None = None
+    rate: PaceField | None = None
     rates: list[PaceTable] | None = None
     pattern: Literal["random", "even"] = "random"
     file: str | None = None
@@ -305,7 +307,7 @@ class KillMove(MoveTable):
     restart_after: Span | None = None
 
 
-Move = Annotated[
+ScenarioMove = Annotated[
     PauseMove | ResumeMove | CapacityMove | LimitMove | KillMove, Field(discriminator="do")
 ]
 
@@ -327,9 +329,9 @@ class Scenario(Table):
     tz: str = "UTC"
     duration: Span | None = None
     drain: Span = 0
-    gates: dict[str, GateTable] = Field(default_factory=dict[str, GateTable])
-    lanes: dict[str, LaneTable] = Field(default_factory=dict[str, LaneTable])
+    gates: dict[str, ScenarioGate] = Field(default_factory=dict[str, ScenarioGate])
+    lanes: dict[str, ScenarioLane] = Field(default_factory=dict[str, ScenarioLane])
     kinds: dict[str, KindTable]
     arrivals: list[ArrivalsTable]
     workers: list[WorkersTable]
-    moves: list[Move] = Field(default_factory=list[Move])
+    moves: list[ScenarioMove] = Field(default_factory=list[ScenarioMove])

@@ -16,14 +16,14 @@ from headway.core.gates.spec import GateNeed, GateSpec
 from headway.core.retry import Backoff, RetryPolicy
 from headway.lab.outside_world import OutsideWorld
 from headway.lab.scenario import (
-    GateTable,
     HoursTable,
     KindTable,
-    LaneTable,
     PoolTable,
     RateTable,
     RetryTable,
     Scenario,
+    ScenarioGate,
+    ScenarioLane,
     SlotsTable,
 )
 from headway.runtime.app import App
@@ -32,7 +32,7 @@ from headway.runtime.kind_options import JobOptions
 from headway.runtime.timing import Timing
 
 
-def gate_spec(name: str, table: GateTable) -> GateSpec:
+def gate_spec(name: str, table: ScenarioGate) -> GateSpec:
     """Return the gate that a table declares."""
     match table:
         case SlotsTable():
@@ -87,7 +87,7 @@ def declared_app(
     return app
 
 
-def _lane_options(lane: LaneTable) -> LaneOptions:
+def _lane_options(lane: ScenarioLane) -> LaneOptions:
     options = LaneOptions(weights=lane.weights)
     if lane.concurrency is not None:
         options["concurrency"] = lane.concurrency

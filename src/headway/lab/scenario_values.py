@@ -38,7 +38,7 @@ def read_pace(value: object) -> float:
 
 Span = Annotated[int, BeforeValidator(parse_duration)]
 Instant = Annotated[int, BeforeValidator(parse_instant)]
-Pace = Annotated[float, BeforeValidator(read_pace)]
+PaceField = Annotated[float, BeforeValidator(read_pace)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -49,7 +49,7 @@ class Table(BaseModel):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Moment:
+class _Moment:
     """A time in a scenario; exactly one attribute is set.
 
     Attributes:
@@ -83,27 +83,27 @@ class Moment:
         return at
 
 
-def read_moment(value: object) -> Moment:
+def read_moment(value: object) -> _Moment:
     """Read "2h" (after the start), "14:30" (local time) or an instant with an offset.
 
     Raises:
         InvalidValue: it is none of these.
     """
-    if isinstance(value, Moment):
+    if isinstance(value, _Moment):
         return value
     if isinstance(value, datetime):
-        return Moment(at=parse_instant(value))
+        return _Moment(at=parse_instant(value))
     if not isinstance(value, str):
         message = f"{value!r} is not a valid time"
         raise InvalidValue(message, hint='write "2h" (after the start), "14:30" or an instant')
     if "T" in value or value.count("-") > 1:
-        return Moment(at=parse_instant(value))
+        return _Moment(at=parse_instant(value))
     if ":" in value:
-        return Moment(minute=parse_minute(value))
-    return Moment(after_ms=parse_duration(value))
+        return _Moment(minute=parse_minute(value))
+    return _Moment(after_ms=parse_duration(value))
 
 
-When = Annotated[Moment, BeforeValidator(read_moment)]
+When = Annotated[_Moment, BeforeValidator(read_moment)]
 """A field of a scenario file that is a time."""
 
 

@@ -25,10 +25,10 @@ from headway.lab.scenario import (
     CapacityMove,
     KillMove,
     LimitMove,
-    Move,
     PauseMove,
     ResumeMove,
     Scenario,
+    ScenarioMove,
 )
 from headway.lab.scenario_app import declared_app
 from headway.lab.scenario_file import read_scenarios
@@ -43,7 +43,7 @@ _CHECK_EVERY_MS = 5_000
 _PROGRESS_STEPS = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Progress = Callable[[str, float], None]
+_Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,7 @@ class Played:
     outcomes: Mapping[tuple[str, str], int]
 
 
-def play(scenario: Scenario, folder: Path, *, progress: Progress | None = None) -> Played:
+def play(scenario: Scenario, folder: Path, *, progress: _Progress | None = None) -> Played:
     """Play a scenario to its end; the same scenario always gives the same result.
 
     Args:
@@ -73,7 +73,7 @@ def play(scenario: Scenario, folder: Path, *, progress: Progress | None = None) 
 
 class _Play:
     def __init__(
-        self, scenario: Scenario, folder: Path, loop: VirtualLoop, progress: Progress | None
+        self, scenario: Scenario, folder: Path, loop: VirtualLoop, progress: _Progress | None
     ) -> None:
         self.scenario = scenario
         self.loop = loop
@@ -193,7 +193,7 @@ class _Play:
 
     # --------------------------------------------------------------------------------- moves
 
-    async def _move(self, number: int, move: Move) -> None:
+    async def _move(self, number: int, move: ScenarioMove) -> None:
         await self._sleep_until(move.at.resolve(self.scenario.start, self.scenario.tz))
         with located(f"moves[{number}]: ", HeadwayError):
             if isinstance(move, KillMove):
@@ -269,7 +269,7 @@ class Simulation:
 
 
 def simulate(
-    path: Path, *, seed: int | None = None, progress: Progress | None = None
+    path: Path, *, seed: int | None = None, progress: _Progress | None = None
 ) -> Simulation:
     """Simulate a scenario file in virtual time, and check what happened.
 

@@ -52,7 +52,7 @@ from headway.runtime.job import Job
 from headway.runtime.kind import NOOP, Kind
 from headway.runtime.kind_options import JobOptions, KindOptions, read_options
 from headway.runtime.signals import SignalOptions, read_signal
-from headway.runtime.sources import Rows, Source, SourceOptions, SourceSync
+from headway.runtime.sources import RowsFunction, Source, SourceOptions, SourceSync
 from headway.runtime.timing import Timing, persist
 from headway.runtime.worker.outcomes import OnFailure, check_hook
 from headway.runtime.worker.plans import Middleware
@@ -225,7 +225,7 @@ class App:
 
         return add
 
-    def source(self, **options: Unpack[SourceOptions]) -> Callable[[Rows], Source]:
+    def source(self, **options: Unpack[SourceOptions]) -> Callable[[RowsFunction], Source]:
         """Declare the jobs that should be pending according to the application's own tables.
 
         Returns:
@@ -236,7 +236,7 @@ class App:
             InvalidValue: an option is not valid, or there already is a source of this name.
         """
 
-        def declare(fn: Rows) -> Source:
+        def declare(fn: RowsFunction) -> Source:
             source = Source(fn, options)
             if source.name in self.sources:
                 message = f"there are two sources {source.name!r}"

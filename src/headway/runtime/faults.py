@@ -22,8 +22,8 @@ MOST_SHOWN = 60
 MOST_TEXT = 400
 """Maximum number of characters in the description of a fault."""
 
-Part = str | int
-Path = tuple[Part, ...]
+_Part = str | int
+Path = tuple[_Part, ...]
 
 _SECRET = re.compile(r"(?i)secret|token|password|signature|credential|authorization|private")
 _INTERNAL = re.compile(r"[\[(]|^(?:constrained|lax-or-strict|json-or-python|is-instance)-|Body$")
@@ -76,7 +76,7 @@ _PLAIN: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
+class InputFault:
     """A path in the input, and what is wrong there.
 
     Attributes:
@@ -109,7 +109,7 @@ def faults(
     *,
     shows: Callable[[Path], bool] = lambda _: True,
     toml: bool = False,
-) -> list[Fault]:
+) -> list[InputFault]:
     """Convert a validator's errors to faults.
 
     Args:
@@ -128,7 +128,7 @@ def faults(
     for path, one in placed:
         found.setdefault(path, []).append(one)
     deeper = {path[:end] for path in found for end in range(len(path))}
-    read: list[Fault] = []
+    read: list[InputFault] = []
     for path, there in found.items():
         others = [one for one in there if one["type"] not in _TYPES]
         if not others and path in deeper:
@@ -141,13 +141,13 @@ def faults(
             whats = [(f"it should be {' or '.join(wanted)}{given}", "")]
         kind, value = str((others or there)[0]["type"]), there[0].get("input")
         read += [
-            Fault(path=path, what=what, hint=hint, kind=kind, value=value)
+            InputFault(path=path, what=what, hint=hint, kind=kind, value=value)
             for what, hint in dict.fromkeys(whats)
         ]
     return read[:MOST_FAULTS]
 
 
-def sentence(found: Sequence[Fault]) -> str:
+def sentence(found: Sequence[InputFault]) -> str:
     """Return the first faults as one line."""
     return "; ".join(f"{one.where}: {one.said}" if one.path else one.said for one in found[:3])
 
@@ -173,14 +173,14 @@ def _path(error: Mapping[str, Any], root: object) -> Path:
     return (*head, *(one for one in rest if not _INTERNAL.search(str(one))))
 
 
-def _paths(value: object, steps: Sequence[Part], fits: Callable[[Any], bool]) -> Iterator[Path]:
+def _paths(value: object, steps: Sequence[_Part], fits: Callable[[Any], bool]) -> Iterator[Path]:
     """Yield all paths from a value, along some of the steps in their order, to a fitting value."""
     if fits(value):
         yield ()
     for place, step in enumerate(steps[:24]):
         held: object
         if isinstance(value, dict) and step in value:
-            held = cast("dict[Part, object]", value)[step]
+            held = cast("dict[_Part, object]", value)[step]
         elif isinstance(value, list) and isinstance(step, int):
             items = cast("list[object]", value)
             if not 0 <= step < len(items):

@@ -336,7 +336,7 @@ def _children(value: object) -> Iterable[object]:
             return cast("dict[str, object]", plain).values() if isinstance(plain, dict) else ()
 
 
-class Place(StrEnum):
+class ExecutionMode(StrEnum):
     """Where a handler runs."""
 
     LOOP = "loop"
@@ -378,10 +378,10 @@ def _is_job(parameter: inspect.Parameter) -> bool:
     return parameter.annotation is Job
 
 
-def _place(kind: str, fn: Callable[..., Any], *, processes: bool) -> Place:
+def _place(kind: str, fn: Callable[..., Any], *, processes: bool) -> ExecutionMode:
     if not processes:
-        return Place.LOOP if inspect.iscoroutinefunction(fn) else Place.THREAD
+        return ExecutionMode.LOOP if inspect.iscoroutinefunction(fn) else ExecutionMode.THREAD
     if "<" in fn.__qualname__:
         message = f"the handler of {kind!r} cannot be found by another process"
         raise InvalidValue(message, hint="processes=True needs a function of a module")
-    return Place.PROCESS
+    return ExecutionMode.PROCESS

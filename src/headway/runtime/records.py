@@ -17,13 +17,13 @@ Record = dict[str, object]
 _check = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-class View(Protocol):
+class AnyDataclass(Protocol):
     """Any dataclass."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-def record(view: View) -> Record:
+def record(view: AnyDataclass) -> Record:
     """Return the JSON record of any view.
 
     Returns:

@@ -278,7 +278,7 @@ def check_key(job: NewJob) -> None:
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-Rows = Callable[[], AsyncIterable[Any] | Iterable[Any]]
+RowsFunction = Callable[[], AsyncIterable[Any] | Iterable[Any]]
 
 
 class SourceOptions(TypedDict, total=False):
@@ -323,7 +323,7 @@ class Source:
         last: result of the last scan; None before the first.
     """
 
-    def __init__(self, pending: Rows, options: SourceOptions) -> None:
+    def __init__(self, pending: RowsFunction, options: SourceOptions) -> None:
         """Create a source; it is not read yet.
 
         Raises:
@@ -338,7 +338,7 @@ class Source:
         self.rate = check_count("rate", options.get("rate", 100), least=1)
         self.last: SourceScan | None = None
         self._pending = pending
-        self._under_way: Rows | None = None
+        self._under_way: RowsFunction | None = None
 
     def in_flight(self, fn: Function) -> Function:
         """Declare a function that yields the work in flight, as returned by `hw.in_flight`.
@@ -361,7 +361,7 @@ class Source:
         return _pages(self._under_way or tuple)
 
 
-async def _pages(rows: Rows) -> AsyncGenerator[list[Any]]:
+async def _pages(rows: RowsFunction) -> AsyncGenerator[list[Any]]:
     found = rows()
     if isinstance(found, AsyncIterable):
         page: list[Any] = []

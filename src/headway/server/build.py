@@ -15,7 +15,7 @@ from headway.runtime.settings_table import read_table
 from headway.server.access import policy_of
 from headway.server.alerts.engine import AlertSettings, engine_rule_set
 from headway.server.alerts.rule_set import check_names
-from headway.server.alerts.watch import AlertWatcher, LogSink, Sink
+from headway.server.alerts.watch import AlertSink, AlertWatcher, LogSink
 from headway.server.api_docs import DESCRIPTION, add_api_page, describe
 from headway.server.middleware import (
     BodyLimit,
@@ -104,8 +104,8 @@ def start_alerts(service: Service) -> None:
     service.keep_running(watch.run, "alerts")
 
 
-def _sinks(settings: AlertSettings) -> list[Sink]:
-    sinks: list[Sink] = [LogSink()]
+def _sinks(settings: AlertSettings) -> list[AlertSink]:
+    sinks: list[AlertSink] = [LogSink()]
     if not settings.urls:
         return sinks
     try:

@@ -28,7 +28,7 @@ from headway.runtime.latency import LaneLatency, lane_latencies
 from headway.runtime.timing import Timing
 from headway.server.overview import Overview, read_overview
 
-Kind = Literal["gauge", "counter", "histogram"]
+_Kind = Literal["gauge", "counter", "histogram"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ class Family:
     """
 
     name: str
-    kind: Kind
+    kind: _Kind
     help: str
     labels: tuple[str, ...] = ()
 
@@ -60,7 +60,7 @@ class Families(list[Family]):
         """Add a histogram family, with `headway_` before its name."""
         return self._add("histogram", name, text, labels)
 
-    def _add(self, kind: Kind, name: str, text: str, labels: tuple[str, ...]) -> Family:
+    def _add(self, kind: _Kind, name: str, text: str, labels: tuple[str, ...]) -> Family:
         self.append(Family(name=f"headway_{name}", kind=kind, help=text, labels=labels))
         return self[-1]
 

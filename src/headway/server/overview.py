@@ -75,8 +75,8 @@ async def read_overview(store: Store) -> Overview:
     )
 
 
-Rows = Mapping[str, Record]
-Snapshot = Mapping[str, Rows]
+_Rows = Mapping[str, Record]
+_Snapshot = Mapping[str, _Rows]
 """The record of each row, by part (`stats`, `lanes`, `gates`, `workers`) and name."""
 
 ALL = "all"
@@ -85,7 +85,7 @@ _PASSING = ("now", "clock_ahead_ms")
 """Fields that differ in every snapshot, and so are not compared; `now` is sent separately."""
 
 
-def snapshot(overview: Overview) -> Snapshot:
+def snapshot(overview: Overview) -> _Snapshot:
     """Convert an overview to the records that are compared and sent."""
     stats = record(overview.stats)
     for name in _PASSING:
@@ -98,7 +98,7 @@ def snapshot(overview: Overview) -> Snapshot:
     }
 
 
-def difference(before: Snapshot, after: Snapshot) -> dict[str, dict[str, Record | None]]:
+def difference(before: _Snapshot, after: _Snapshot) -> dict[str, dict[str, Record | None]]:
     """Return the changed rows by part and name, without parts that have none.
 
     A row is the new record, or None if it no longer exists.
@@ -120,7 +120,7 @@ MOST_WAITING = 32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Message:
+class FeedMessage:
     """A message of the feed.
 
     Attributes:
@@ -138,12 +138,12 @@ class Message:
 class Subscriber:
     """The queue of messages that a stream has not sent yet."""
 
-    def __init__(self, whole: Message) -> None:
+    def __init__(self, whole: FeedMessage) -> None:
         self._waiting = deque([whole])
         self._changed = asyncio.Event()
         self._is_closed = False
 
-    def put(self, message: Message, whole: Message) -> None:
+    def put(self, message: FeedMessage, whole: FeedMessage) -> None:
         """Queue a message.
 
         Args:
@@ -160,7 +160,7 @@ class Subscriber:
         self._is_closed = True
         self._changed.set()
 
-    async def next(self) -> Message | None:
+    async def next(self) -> FeedMessage | None:
         """Wait for the next message and return it; None at the end."""
         while not self._is_closed:
             if self._waiting:
@@ -189,9 +189,9 @@ class EventFeed:
         self._subscribers: set[Subscriber] = set()
         self._reader: asyncio.Task[None] | None = None
         self._start_lock = asyncio.Lock()
-        self._seen: Snapshot = {}
-        self._whole: Message | None = None
-        self._away: Message | None = None
+        self._seen: _Snapshot = {}
+        self._whole: FeedMessage | None = None
+        self._away: FeedMessage | None = None
         self._is_closed = False
         # Distinguishes message ids from those before a restart, for clients that reconnect.
         self._start = uuid4().hex[:8]
@@ -267,7 +267,7 @@ class EventFeed:
         self._seen = after
         now = overview.stats.now
         change = self._message("change", {"now": now, **changes})
-        self._whole = Message(id=change.id, event="whole", data=_text({"now": now, **after}))
+        self._whole = FeedMessage(id=change.id, event="whole", data=_text({"now": now, **after}))
         self._send(change)
 
     def _publish_away(self, error: HeadwayError) -> None:
@@ -276,16 +276,16 @@ class EventFeed:
             self._away = self._message("away", {"code": error.code})
             self._send(self._away)
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: FeedMessage) -> None:
         whole = self._away or self._newest()
         for subscriber in self._subscribers:
             subscriber.put(message, whole)
 
-    def _message(self, event: Literal["whole", "change", "away"], data: object) -> Message:
+    def _message(self, event: Literal["whole", "change", "away"], data: object) -> FeedMessage:
         self._number += 1
-        return Message(id=f"{self._start}-{self._number}", event=event, data=_text(data))
+        return FeedMessage(id=f"{self._start}-{self._number}", event=event, data=_text(data))
 
-    def _newest(self) -> Message:
+    def _newest(self) -> FeedMessage:
         if self._whole is None:
             message = "the feed has not read the store yet"
             raise InvariantBroken(message)

@@ -26,7 +26,7 @@ from headway.contract.views import (
 )
 from headway.core.records import field_names
 from headway.runtime.latency import LaneLatency
-from headway.runtime.records import View, job_record, record
+from headway.runtime.records import AnyDataclass, job_record, record
 
 _GONE = 499
 
@@ -71,7 +71,7 @@ def plain_value(value: object) -> object:
     if isinstance(value, list | tuple):
         return [plain_value(one) for one in cast("list[object]", value)]
     if field_names(type(value)):
-        return record(cast("View", value))
+        return record(cast("AnyDataclass", value))
     return value
 
 

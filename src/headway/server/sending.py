@@ -55,16 +55,16 @@ _CANDIDATE = frozenset({"candidate"})
 _NONE = frozenset[str]()
 _PLACEHOLDER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*\}")
 
-Gates = Sequence[str | GateBody]
+_Gates = Sequence[str | GateBody]
 
 
-async def known_gates(declared: DeclaredGates, gates: Gates) -> Mapping[str, GateSpec]:
+async def known_gates(declared: DeclaredGates, gates: _Gates) -> Mapping[str, GateSpec]:
     """Check that gates are declared, and return all declared gates by name."""
     return await declared.find(one if isinstance(one, str) else one.gate for one in gates)
 
 
 def gate_uses(
-    gates: Gates, known: Mapping[str, GateSpec], values: Mapping[str, object], *, cascade: bool
+    gates: _Gates, known: Mapping[str, GateSpec], values: Mapping[str, object], *, cascade: bool
 ) -> tuple[GateUse, ...]:
     """Return the gates of a job with their names resolved, in the order of the request.
 

@@ -8,8 +8,9 @@ has changed.
 How a page is added
 -------------------
 
-1. Write `pages/things.py` with one `Page`. It names its `permission` and the scope that a caller
-   must `reach` (a method of `Caller`, such as `Caller.whole`); callers that it refuses see no link.
+1. Write `pages/things.py` with one `DashboardPage`. It names its `permission` and the scope that a
+   caller must `reach` (a method of `Caller`, such as `Caller.whole`); callers that it refuses see
+   no link.
    `read` takes a `PageView` and returns the template's context. It should read summaries, and take
    what several pages need from `view.reads`, which reads the overview once a second for all pages.
 2. Write `templates/things.html`. It extends `page.html`, fills the block `main`, and has one block

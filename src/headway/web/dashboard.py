@@ -33,11 +33,11 @@ from headway.web.page import (
     ENGINE,
     ONCE,
     BoundAction,
-    Facts,
+    DashboardPage,
+    FormValues,
     HasPages,
-    Page,
     PageView,
-    Values,
+    TemplateContext,
     find_routes,
 )
 from headway.web.pages import PAGES
@@ -73,7 +73,10 @@ _log = logging.getLogger("headway.web")
 
 
 def add_dashboard(
-    app: FastAPI, service: Service, systems: Sequence[System] = (), others: Sequence[Page] = ()
+    app: FastAPI,
+    service: Service,
+    systems: Sequence[System] = (),
+    others: Sequence[DashboardPage] = (),
 ) -> Dashboard:
     """Add the dashboard's routes to a built server.
 
@@ -95,7 +98,7 @@ def add_dashboard(
 class Dashboard:
     """Serves the browser's requests under `/ui`."""
 
-    def __init__(self, service: Service, pages: Sequence[Page], app: FastAPI) -> None:
+    def __init__(self, service: Service, pages: Sequence[DashboardPage], app: FastAPI) -> None:
         """Connect the parts; read nothing from the store."""
         self._service = service
         self._pages = pages
@@ -139,7 +142,7 @@ class Dashboard:
 
         return answer
 
-    async def show(self, page: Page, request: Request) -> Response:
+    async def show(self, page: DashboardPage, request: Request) -> Response:
         """Return a page, or the event stream of its fragments."""
         live = request.headers.get("accept") == "text/event-stream"
         try:
@@ -161,7 +164,7 @@ class Dashboard:
         around = {**shell, "page": page}
         return _html(request, render(page.package, page.template, {**facts, **around}))
 
-    async def _facts(self, page: Page, view: PageView) -> Facts:
+    async def _facts(self, page: DashboardPage, view: PageView) -> TemplateContext:
         """Return the context of a page's template."""
         facts = dict(await page.read(view))
         if "now" not in facts:
@@ -186,7 +189,9 @@ class Dashboard:
 
         return {**facts, "can": do, "values": view.values, "here": page.path, "caller": view.caller}
 
-    async def _stream(self, request: Request, page: Page, view: PageView) -> AsyncIterator[str]:
+    async def _stream(
+        self, request: Request, page: DashboardPage, view: PageView
+    ) -> AsyncIterator[str]:
         timing, caller = self._service.timing, view.caller
         # Joined only once the stream is iterated: a browser that has already disconnected never
         # starts it, so its `finally` would not run either.
@@ -224,7 +229,12 @@ class Dashboard:
             return await self._error_page(request, error, plain=_is_script(request))
 
     async def _form_page(
-        self, request: Request, caller: Caller, found: BoundAction, given: Values, wrong: str = ""
+        self,
+        request: Request,
+        caller: Caller,
+        found: BoundAction,
+        given: FormValues,
+        wrong: str = "",
     ) -> Response:
         """Return the form of an action."""
         action = found.action
@@ -256,7 +266,7 @@ class Dashboard:
         return _html(request, render(ENGINE, "form.html", {**facts, **shell}), status)
 
     async def _perform(
-        self, request: Request, caller: Caller, found: BoundAction, form: Values
+        self, request: Request, caller: Caller, found: BoundAction, form: FormValues
     ) -> Response:
         """Perform an action, and return the reply."""
         check_form(request, form.get("form", ""))
@@ -280,7 +290,9 @@ class Dashboard:
         leave_message(request, reply, message)
         return reply
 
-    def _curl(self, request: Request, caller: Caller, found: BoundAction, values: Values) -> str:
+    def _curl(
+        self, request: Request, caller: Caller, found: BoundAction, values: FormValues
+    ) -> str:
         base = self._service.options.public_url or str(request.base_url).rstrip("/")
         example = dict(values)
         if "reason" in example and not example["reason"]:
@@ -373,14 +385,14 @@ class Dashboard:
 
     async def _shell(
         self, request: Request, caller: Caller, title: str, here: str | None = None
-    ) -> Facts:
+    ) -> TemplateContext:
         """Return the context of the layout around every page.
 
         Args:
             here: The page's path. The menu marks it, or the nearest page above it.
         """
         seen = [page for page in self._pages if page.menu and _may_see(caller, page)]
-        menu: dict[str, list[Page]] = {}
+        menu: dict[str, list[DashboardPage]] = {}
         for one in seen:
             menu.setdefault(one.group, []).append(one)
         return {
@@ -394,7 +406,7 @@ class Dashboard:
             "form": form_token(request),
         }
 
-    def _shell_without_caller(self, request: Request, title: str) -> Facts:
+    def _shell_without_caller(self, request: Request, title: str) -> TemplateContext:
         return {
             "title": title,
             "menu": [],
@@ -413,7 +425,7 @@ class _PageEndpoint:
         path: The route's path, under which its requests are counted.
     """
 
-    def __init__(self, dashboard: Dashboard, page: Page) -> None:
+    def __init__(self, dashboard: Dashboard, page: DashboardPage) -> None:
         self.path = f"{BASE}/{page.path}" if page.path else BASE
         self._dashboard = dashboard
         self._page = page
@@ -424,7 +436,7 @@ class _PageEndpoint:
         await reply(scope, receive, send)
 
 
-def _check(pages: Sequence[Page]) -> None:
+def _check(pages: Sequence[DashboardPage]) -> None:
     for page in pages:
         blocks = environment(page.package).get_template(page.template).blocks
         if missing := set(page.fragments) - set(blocks):
@@ -440,7 +452,7 @@ def _holds(path: str, here: str | None) -> bool:
     return here is not None and f"{here}/".startswith(f"{path}/")
 
 
-def _may_see(caller: Caller, page: Page) -> bool:
+def _may_see(caller: Caller, page: DashboardPage) -> bool:
     try:
         caller.check(page.permission)
         page.reach(caller)
@@ -449,7 +461,7 @@ def _may_see(caller: Caller, page: Page) -> bool:
     return True
 
 
-def _filled(text: str, values: Values) -> str:
+def _filled(text: str, values: FormValues) -> str:
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", value)
     return text

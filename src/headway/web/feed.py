@@ -12,15 +12,15 @@ import msgspec
 
 from headway.core.errors import CallerError, HeadwayError, StoreError, TooManyRequests
 from headway.server.caller import Caller
-from headway.server.overview import Message, Subscriber
+from headway.server.overview import FeedMessage, Subscriber
 from headway.server.service import Service
-from headway.web.page import Facts, Page, PageView
+from headway.web.page import DashboardPage, PageView, TemplateContext
 from headway.web.rendering import fragments
 
 MOST_WATCHERS = 500
 _BUG = "bug"
 
-Read = Callable[[Page, PageView], Awaitable[Facts]]
+_Read = Callable[[DashboardPage, PageView], Awaitable[TemplateContext]]
 """Reads the context of a page's template."""
 
 _log = logging.getLogger("headway.web")
@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 class Feed:
     """The streams of all pages that are open in some browser."""
 
-    def __init__(self, service: Service, facts: Read) -> None:
+    def __init__(self, service: Service, facts: _Read) -> None:
         """Start without streams; `service` runs their tasks."""
         self._service = service
         self._facts = facts
@@ -51,7 +51,7 @@ class Feed:
             message = f"{MOST_WATCHERS} pages are already open"
             raise TooManyRequests(message, hint="close one")
 
-    def join(self, page: Page, view: PageView) -> tuple[Stream, Subscriber]:
+    def join(self, page: DashboardPage, view: PageView) -> tuple[Stream, Subscriber]:
         """Add a browser; its first message has all fragments.
 
         Callers with the same permissions and scope share a stream for the same page and values.
@@ -89,7 +89,7 @@ class Stream:
         refreshed: Set to end the pause before the next read.
     """
 
-    def __init__(self, key: Hashable, page: Page, view: PageView, facts: Read) -> None:
+    def __init__(self, key: Hashable, page: DashboardPage, view: PageView, facts: _Read) -> None:
         self.key = key
         self.watchers: set[Subscriber] = set()
         self.refreshed = asyncio.Event()
@@ -162,17 +162,17 @@ class Stream:
             )
             self._send(self._message("away", fault))
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: FeedMessage) -> None:
         whole = message if message.event == "away" else self._message("whole", self._parts)
         for one in self.watchers:
             one.put(message, whole)
 
     def _message(
         self, event: Literal["whole", "change", "away"], parts: Mapping[str, str]
-    ) -> Message:
+    ) -> FeedMessage:
         self._number += 1
         data = _encode({"now": self._now, "parts": parts}).decode()
-        return Message(id=f"{self._start}-{self._number}", event=event, data=data)
+        return FeedMessage(id=f"{self._start}-{self._number}", event=event, data=data)
 
 
 def time_of(facts: Mapping[str, object]) -> int:

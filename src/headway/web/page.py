@@ -42,9 +42,9 @@ from headway.server.service import Service
 from headway.web.shared_reads import SharedReads
 
 Row = TypeVar("Row")
-Values = Mapping[str, str]
+FormValues = Mapping[str, str]
 """The values of a query string or a form, by name."""
-Facts = Mapping[str, object]
+TemplateContext = Mapping[str, object]
 """A template's context.
 
 `now` is the store's time, ms UTC. If there is a `version`, the live fragments are rendered only
@@ -66,14 +66,14 @@ class PageView:
 
     Attributes:
         reads: Reads shared by several pages.
-        caller: `Page.read` must show no more than the HTTP API shows to this caller.
+        caller: `DashboardPage.read` must show no more than the HTTP API shows to this caller.
         values: The page's `params` from the URL; "" for those that are missing.
     """
 
     service: Service
     reads: SharedReads
     caller: Caller
-    values: Values
+    values: FormValues
 
 
 def everyone(_: Caller) -> None:
@@ -104,13 +104,13 @@ UNTIL = Field(
 )
 
 
-def int_of(values: Values, name: str) -> object:
+def int_of(values: FormValues, name: str) -> object:
     """Return a form's number as an int; other text unchanged, for the route to refuse."""
     text = values.get(name, "").strip()
     return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text
 
 
-def rows_of(values: Values, found: Sequence[Row]) -> tuple[Sequence[Row], Facts]:
+def rows_of(values: FormValues, found: Sequence[Row]) -> tuple[Sequence[Row], TemplateContext]:
     """Return the rows of a page that starts at the parameter `from`, and the facts for `ui.pages`.
 
     Without a valid start they are the first rows, and beyond the end the last ones.
@@ -123,7 +123,7 @@ def rows_of(values: Values, found: Sequence[Row]) -> tuple[Sequence[Row], Facts]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class RouteCall:
     """A call of an HTTP route.
 
     Attributes:
@@ -131,7 +131,7 @@ class Call:
         body: JSON body, if the route takes one.
     """
 
-    path: Values = field(default_factory=dict[str, str])
+    path: FormValues = field(default_factory=dict[str, str])
     query: Mapping[str, object] = field(default_factory=dict[str, object])
     body: Mapping[str, object] | None = None
 
@@ -161,17 +161,17 @@ class Action:
     title: str
     explains: str
     endpoint: Callable[..., Awaitable[object]]
-    call: Callable[[Values], Call]
+    call: Callable[[FormValues], RouteCall]
     done: str
     of: Sequence[str] = ()
     fields: Sequence[Field] = ()
-    reach: Callable[[Caller, Values], None] = lambda _caller, _values: None
+    reach: Callable[[Caller, FormValues], None] = lambda _caller, _values: None
     danger: bool = False
-    prefill: Callable[[PageView], Awaitable[Values]] | None = None
+    prefill: Callable[[PageView], Awaitable[FormValues]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class DashboardPage:
     """A page of the dashboard.
 
     Attributes:
@@ -189,7 +189,7 @@ class Page:
     title: str
     template: str
     fragments: Sequence[str]
-    read: Callable[[PageView], Awaitable[Facts]]
+    read: Callable[[PageView], Awaitable[TemplateContext]]
     permission: Permission
     reach: Callable[[Caller], None]
     params: Sequence[str] = ()
@@ -210,7 +210,7 @@ class HasPages(Protocol):
     """A system that contributes pages."""
 
     @property
-    def pages(self) -> Sequence[Page]:
+    def pages(self) -> Sequence[DashboardPage]:
         """Its pages, in the order of the menu."""
         ...
 
@@ -234,7 +234,7 @@ class BoundAction:
     permission: Permission
     reach: Callable[[Caller], None] | None
 
-    def may(self, caller: Caller, values: Values) -> bool:
+    def may(self, caller: Caller, values: FormValues) -> bool:
         """Return whether the route would accept this caller."""
         try:
             self.check(caller, values)
@@ -242,7 +242,7 @@ class BoundAction:
             return False
         return True
 
-    def check(self, caller: Caller, values: Values) -> None:
+    def check(self, caller: Caller, values: FormValues) -> None:
         """Authorize a caller as the route would.
 
         Raises:
@@ -253,7 +253,7 @@ class BoundAction:
             self.reach(caller)
         self.action.reach(caller, values)
 
-    async def do(self, request: Request, caller: Caller, values: Values) -> Values:
+    async def do(self, request: Request, caller: Caller, values: FormValues) -> FormValues:
         """Call the route's function, with its parameters resolved from the form.
 
         Args:
@@ -291,7 +291,7 @@ class BoundAction:
                 raise InvariantBroken(message)
         return _reply_values(await self.action.endpoint(**given))
 
-    def curl(self, base: str, values: Values, *, token: bool) -> str:
+    def curl(self, base: str, values: FormValues, *, token: bool) -> str:
         """Return the same call as a shell command.
 
         Args:
@@ -310,7 +310,7 @@ class BoundAction:
             words += ["-H", '"Authorization: Bearer $HEADWAY_TOKEN"']
         return " ".join([*words, shlex.quote(f"{base}{path}{query}")])
 
-    def _call(self, values: Values) -> Call:
+    def _call(self, values: FormValues) -> RouteCall:
         call = self.action.call(values)
         names = {field.name for field in self.action.fields}
         more: dict[str, object] = {}
@@ -374,7 +374,7 @@ def _read(hint: Any, value: object) -> object:  # noqa: ANN401  (an annotation)
         raise InvalidValue(str(error)[:400]) from None
 
 
-def _reply_values(reply: object) -> Values:
+def _reply_values(reply: object) -> FormValues:
     body = bytes(reply.body) if isinstance(reply, Response) else b""
     decoded: object = msgspec.json.decode(body) if body else None
     if not isinstance(decoded, dict):

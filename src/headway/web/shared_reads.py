@@ -82,7 +82,7 @@ class GateTrack:
         return at if at > now else now + 1_000
 
 
-class History:
+class OverviewHistory:
     """Samples of the overview, recorded while a browser watches."""
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class SharedReads:
 
     def __init__(self, store: Store, timing: Timing) -> None:
         self.store = store
-        self.history = History()
+        self.history = OverviewHistory()
         self._timing = timing
         self._found: dict[Hashable, tuple[float, object]] = {}
         self._locks: dict[Hashable, asyncio.Lock] = {}

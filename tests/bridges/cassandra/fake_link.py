@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headway.bridges.cassandra.link import CassandraSettings, Cql, Page, Rows, Values
+from headway.bridges.cassandra.link import CassandraSettings, Cql, RowPage, Rows, Values
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -47,7 +47,7 @@ class FakeLink:
         """Number of job rows in the table."""
         return sum(map(len, self.rows.values()))
 
-    async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> Page:
+    async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> RowPage:
         await self.before(statement, values)
         self.asked.append(statement)
         found = list(getattr(self, f"_{statement.name.lower()}")(*values))
@@ -55,7 +55,7 @@ class FakeLink:
         size = self.page if statement is Cql.READ_BUCKET else len(found) or 1
         more = str(start + size).encode() if start + size < len(found) else None
         await self.after(statement, values)
-        return Page(found[start : start + size], more)
+        return RowPage(found[start : start + size], more)
 
     async def run_many(self, statement: Cql, each: Any) -> list[Rows]:
         return [(await self.run(statement, values)).rows for values in each]

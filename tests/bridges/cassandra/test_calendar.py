@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.bridges.cassandra.link import Cql, Page, Values
+from headway.bridges.cassandra.link import Cql, RowPage, Values
 from headway.bridges.cassandra.rows import LONGEST_WRITE_MS
 from headway.contract.operate import Acted
 from headway.contract.store import Sent
@@ -199,7 +199,7 @@ async def test_key_of_a_job_that_is_moved_into_the_store_meanwhile_creates_no_se
     class Slow(Engine):
         async def run(
             self, statement: Cql, values: Values = (), after: bytes | None = None
-        ) -> Page:
+        ) -> RowPage:
             if statement is Cql.CLAIM_KEY:
                 await world.calendar().cancel([job.id], "ada")
             return await super().run(statement, values, after)

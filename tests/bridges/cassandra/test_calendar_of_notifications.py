@@ -11,7 +11,7 @@ from headway.bridges.cassandra import monitoring
 from headway.bridges.cassandra.link import Cql, Values, read_cassandra
 from headway.bridges.cassandra.monitoring import FAMILIES, CalendarStatus, calendar_rules
 from headway.bridges.cassandra.reader import Reader
-from headway.bridges.cassandra.rows import Progress
+from headway.bridges.cassandra.rows import CalendarProgress
 from headway.contract.definitions import Role
 from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue, StoreUnavailable
@@ -137,7 +137,7 @@ async def test_unreachable_cassandra_refuses_only_far_notifications(
 
 
 NOW = 1_900_000_000_000
-READ = Progress(shards=2, done_through=NOW // MINUTE - 4, read_through=NOW // MINUTE + 15)
+READ = CalendarProgress(shards=2, done_through=NOW // MINUTE - 4, read_through=NOW // MINUTE + 15)
 CALM = CalendarStatus(at=0, now=NOW, horizon_ms=15 * MINUTE, progress=READ)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from uuid import uuid4
 
 from headway.bridges.cassandra.calendar import Calendar, key_of
-from headway.bridges.cassandra.link import CassandraSettings, Cql, Link, Page, Rows, Values
+from headway.bridges.cassandra.link import CassandraSettings, Cql, Link, RowPage, Rows, Values
 from headway.bridges.cassandra.reader import LEASE_MS, Reader
-from headway.bridges.cassandra.rows import Place, place_of, row_of, write_stamp
+from headway.bridges.cassandra.rows import RowKey, place_of, row_of, write_stamp
 from headway.contract.views import JobQuery, JobView, StatsQuery, StatsView
 from headway.core.job import NewJob
 from headway.runtime.timing import Timing
@@ -70,7 +70,7 @@ class Engine:
             raise Killed
         self.seam += 1
 
-    async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> Page:
+    async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> RowPage:
         return await self._do(lambda: self.link_.run(statement, values, after))
 
     async def run_many(self, statement: Cql, each: Iterable[Values]) -> list[Rows]:
@@ -122,7 +122,7 @@ class World:
             **{"id": str(uuid4()), "kind": "work", "due_at": self.clock() + due_in, **more}
         )
 
-    async def lay(self, job: NewJob, stamp_ms: int | None = None) -> Place:
+    async def lay(self, job: NewJob, stamp_ms: int | None = None) -> RowKey:
         """Write a row that arrives now, whatever its timestamp."""
         assert job.due_at is not None
         place = place_of(job.id, job.due_at, self.settings.shards)

@@ -9,7 +9,7 @@ import headway as hw
 from headway.bridges.kafka import declare_kafka, monitoring
 from headway.bridges.kafka.metrics import TallyCollector
 from headway.bridges.kafka.monitoring import GroupMonitor, GroupStatus, kafka_rules
-from headway.bridges.kafka.publishing import Tally
+from headway.bridges.kafka.publishing import PublishingCounts
 from headway.bridges.kafka.settings import consumer_config, producer_config, read_kafka_settings
 from headway.cli.doctor import Health
 from headway.cli.doctor.other_services import check_kafka
@@ -95,7 +95,7 @@ async def test_brokers_without_a_reply_are_reported_unreachable(
 
 
 def test_bridge_counters_are_reported_by_topic() -> None:
-    tally = Tally()
+    tally = PublishingCounts()
     tally.consumed["a"] = 5
     tally.enqueued["a"] = 4
     tally.dead_lettered["a", "invalid_value"] = 1

@@ -14,7 +14,7 @@ from uuid import uuid4
 from headway.runtime.timing import REAL
 from headway.systems.automations.config import Automation, parse_config
 from headway.systems.automations.folders import Folders
-from headway.systems.automations.session import End, Session, session_id
+from headway.systems.automations.session import AutomationSession, End, session_id
 
 LIMIT_S = 120
 JOB = str(uuid4())
@@ -75,7 +75,7 @@ class Play:
     """A running session, and its owner."""
 
     folders: Folders
-    session: Session
+    session: AutomationSession
     lease_s: float = 60.0
     renewals: list[Mapping[str, object]] = field(default_factory=list)
     lost: bool = False
@@ -102,7 +102,7 @@ class Play:
 def play(tmp_path: Path, one: Automation, *, run: int = 1, **more: Any) -> Play:
     folders = Folders(root=tmp_path / "state")
     folders.make()
-    session = Session(id=session_id(one.id, JOB), automation=one, run=run)
+    session = AutomationSession(id=session_id(one.id, JOB), automation=one, run=run)
     return Play(folders=folders, session=session, **more)
 
 

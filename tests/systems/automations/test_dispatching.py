@@ -36,7 +36,7 @@ from headway.systems.automations.dispatcher import Dispatcher
 from headway.systems.automations.folders import Folders
 from headway.systems.automations.reports import health, listing
 from headway.systems.automations.runner import SessionRunner
-from headway.systems.automations.session import End, Session
+from headway.systems.automations.session import AutomationSession, End
 from headway.testing.clock import FakeClock
 from headway.testing.faulty import Fault, FaultyStore
 from tests.runtime.observed_store import beat_soon
@@ -701,10 +701,15 @@ async def test_two_sessions_due_at_once_are_one_dispatch(tmp_path, repository):
 async def test_session_must_end_before_the_store_ends_its_lease(tmp_path, repository, monkeypatch):
     seen: list[tuple[float, float]] = []
     begun: list[float] = []
-    work, hand_over = Session.run_to_end, Job.hand_over
+    work, hand_over = AutomationSession.run_to_end, Job.hand_over
 
     async def noted(
-        self: Session, folders: Any, timing: Timing, until: float, renew: Any, every_s: float
+        self: AutomationSession,
+        folders: Any,
+        timing: Timing,
+        until: float,
+        renew: Any,
+        every_s: float,
     ) -> Any:
         seen.append((until - begun[0], every_s))
         return await work(self, folders, timing, until, renew, every_s)
@@ -713,7 +718,7 @@ async def test_session_must_end_before_the_store_ends_its_lease(tmp_path, reposi
         begun.append(REAL.monotonic())
         await hand_over(self, **options)
 
-    monkeypatch.setattr(Session, "run_to_end", noted)
+    monkeypatch.setattr(AutomationSession, "run_to_end", noted)
     monkeypatch.setattr(Job, "hand_over", handed_over)
     url = f"sqlite:///{tmp_path}/h.db"
     async with service(tmp_path, url, entry("a", repository), lease="60s") as one:

@@ -22,7 +22,7 @@ from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.systems.automations.dispatcher import Dispatcher
 from headway.systems.automations.folders import Folders
-from headway.systems.automations.session import End, Renew, Session
+from headway.systems.automations.session import AutomationSession, End, Renew
 
 START = datetime(2026, 3, 26, 10, 7, tzinfo=UTC)
 """A Thursday; Berlin changes its clocks on the Sunday."""
@@ -146,7 +146,7 @@ async def live_a_week(
     )
 
     async def work(
-        session: Session,
+        session: AutomationSession,
         folders: Folders,
         timing: Timing,
         until: float,
@@ -173,7 +173,7 @@ async def live_a_week(
         )
         return End(reason="exit", status=0)
 
-    monkeypatch.setattr(Session, "run_to_end", work)
+    monkeypatch.setattr(AutomationSession, "run_to_end", work)
     await app.declare()
     await dispatcher.sync(store)
     worker = app.worker(

@@ -12,7 +12,7 @@ import pytest
 from headway.contract.views import GatesQuery
 from headway.runtime.timing import REAL, Timing
 from headway.stores import open_store
-from headway.systems.calls.checks import Checking, LeadToCheck, Refused
+from headway.systems.calls.checks import Checking, LeadRefused, LeadToCheck
 from headway.systems.calls.template import HttpCheckBody, Template
 from headway.systems.telephony import http as connections
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, LiveClock, calling
@@ -116,7 +116,7 @@ async def test_answer_of_an_unexpected_type_is_a_no(
     checking = Checking(REAL)
     options = HttpCheckBody(**http(far, timeout=30_000, expected=expected))
     template = Template(name="t", checks=[options])
-    with pytest.raises(Refused, match=f"allowed is {answer!r}"):
+    with pytest.raises(LeadRefused, match=f"allowed is {answer!r}"):
         await checking.check(template, LEAD)
     await checking.check(template, LEAD)
     await checking.close()
@@ -144,7 +144,7 @@ async def test_unreadable_or_endless_answer_counts_as_none(
     far.answers = [trouble]
     checking = Checking(patience)
     options = HttpCheckBody(check="http", url=far.url, timeout=LIMIT_S * 1_000, tries=2)
-    with pytest.raises(Refused, match="the check failed"):
+    with pytest.raises(LeadRefused, match="the check failed"):
         await checking.check(Template(name="t", checks=[options]), LEAD)
     assert len(far.asked) == 2
     await checking.close()

@@ -18,7 +18,7 @@ from headway.stores import open_store
 from headway.systems.calls import call_events, reconciling
 from headway.systems.calls.call_events import put_back
 from headway.systems.calls.context import CallsContext
-from headway.systems.calls.overview import Event
+from headway.systems.calls.overview import CountedEvent
 from headway.systems.telephony.voice import CallOrder, Dialled
 from tests.systems.calls.calls_rig import LIMIT_S, NUMBER, PHONE, Calls, LiveClock, calling
 
@@ -102,7 +102,7 @@ async def test_call_whose_end_was_not_reported_ends_with_its_own_outcome(
     assert (await calls.finished(lead))["outcome"] == "COMPLETED"
     await calls.until_status(waits, "PROCESSING")
     totals = await calls.system.context.tally.totals()
-    assert totals[Event.WEBHOOK_LOST, NUMBER] == 1
+    assert totals[CountedEvent.WEBHOOK_LOST, NUMBER] == 1
     await calls.audit()
 
 
@@ -228,7 +228,7 @@ async def test_end_reported_while_the_provider_is_queried_is_counted_once(
     assert (await calls.finished(lead))["outcome"] == "COMPLETED"
     await calls.rest()
     totals = await calls.system.context.tally.totals()
-    assert {event: n for (event, _), n in totals.items()} == {Event.OUTCOME: 1}
+    assert {event: n for (event, _), n in totals.items()} == {CountedEvent.OUTCOME: 1}
 
 
 async def through(calls: Calls, lead: str) -> None:
@@ -363,7 +363,7 @@ async def test_call_never_placed_is_no_attempt_and_is_made_at_the_deadline(
         assert (told["outcome"], told["attempt_count"]) == ("COMPLETED", 1)
         assert len(calls.calls_to()) == 1
         totals = await calls.system.context.tally.totals()
-        assert (Event.OUTCOME, "WEBHOOK_LOST") not in totals
+        assert (CountedEvent.OUTCOME, "WEBHOOK_LOST") not in totals
         await calls.audit()
 
 

@@ -16,7 +16,7 @@ from headway.systems.calls import call_events
 from headway.systems.calls.call_events import apply_event, put_back
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import CHECK, LEAD
-from headway.systems.calls.overview import Event
+from headway.systems.calls.overview import CountedEvent
 from headway.systems.telephony.voice import CallEvent, CallStatus
 from tests.plain_jobs import LANE, claim
 from tests.systems.calls.calls_rig import NUMBER, PHONE, Calls, calling
@@ -47,7 +47,7 @@ async def called(calls: Calls, n: int = 1) -> tuple[str, str, str]:
     return lead, f"{lead}:{attempt['run']}", attempt["call_id"]
 
 
-async def totals(calls: Calls, event: Event) -> dict[str, int]:
+async def totals(calls: Calls, event: CountedEvent) -> dict[str, int]:
     found = await calls.system.context.tally.totals()
     return {label: times for (one, label), times in found.items() if one == event}
 
@@ -127,8 +127,8 @@ async def test_duplicate_webhook_is_applied_once(calls: Calls) -> None:
     assert (await calls.get_lead(lead))["status"] == "PROCESSING"
     await calls.webhook(second, other, "completed", n=3)
     assert (await calls.get_lead(lead))["attempt_count"] == 2
-    assert (await totals(calls, Event.WEBHOOK_TWICE))[NUMBER] == 3
-    assert await totals(calls, Event.OUTCOME) == {"BUSY": 1, "COMPLETED": 1}
+    assert (await totals(calls, CountedEvent.WEBHOOK_TWICE))[NUMBER] == 3
+    assert await totals(calls, CountedEvent.OUTCOME) == {"BUSY": 1, "COMPLETED": 1}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ async def test_attempt_of_a_cancelled_lead_has_the_outcome_of_its_call(
     told = await calls.finished(lead)
     assert (told["outcome"], [one["outcome"] for one in told["attempts"]]) == ("ABORT", [outcome])
     counted = await calls.ask("/leads/outcomes")
-    assert counted["outcomes"] == await totals(calls, Event.OUTCOME) == {outcome: 1}
+    assert counted["outcomes"] == await totals(calls, CountedEvent.OUTCOME) == {outcome: 1}
 
 
 async def test_late_webhook_changes_nothing(calls: Calls) -> None:
@@ -154,7 +154,7 @@ async def test_late_webhook_changes_nothing(calls: Calls) -> None:
     for n, status in enumerate(["ringing", "in-progress", "busy", "completed"], 4):
         assert (await calls.webhook(ref, call, status, n=n)).status_code == 204
     assert await calls.get_lead(lead) == before
-    assert (await totals(calls, Event.WEBHOOK_LATE))[NUMBER] == 4
+    assert (await totals(calls, CountedEvent.WEBHOOK_LATE))[NUMBER] == 4
     await calls.audit()
 
 
@@ -230,7 +230,7 @@ async def test_webhook_of_no_call_is_accepted_and_counted(calls: Calls) -> None:
     gone = f"{lead[:-12]}000000000000:1"
     for ref in (gone, "nonsense", f"{lead}:99"):
         assert (await calls.webhook(ref, stray, "completed", n=3)).status_code == 204
-    assert (await totals(calls, Event.WEBHOOK_ORPHAN))["twilio"] == 3
+    assert (await totals(calls, CountedEvent.WEBHOOK_ORPHAN))["twilio"] == 3
     assert (await calls.get_lead(lead))["status"] == "PROCESSING"
 
 
@@ -260,7 +260,7 @@ async def test_webhook_of_one_call_that_names_the_run_of_another_changes_nothing
     other = "CA" + "9" * 32
     assert (await calls.webhook(ref, other, "completed", n=3)).status_code == 204
     assert (await calls.get_lead(lead))["status"] == "PROCESSING"
-    assert await totals(calls, Event.WEBHOOK_ORPHAN) == {"twilio": 1}
+    assert await totals(calls, CountedEvent.WEBHOOK_ORPHAN) == {"twilio": 1}
 
 
 async def test_webhook_of_another_provider_that_names_the_run_of_a_call_changes_nothing(
@@ -272,7 +272,7 @@ async def test_webhook_of_another_provider_that_names_the_run_of_a_call_changes_
     )
     assert await apply_event(calls.system.context, event) is None
     assert (await calls.get_lead(lead))["status"] == "PROCESSING"
-    assert await totals(calls, Event.WEBHOOK_ORPHAN) == {"vonage": 1}
+    assert await totals(calls, CountedEvent.WEBHOOK_ORPHAN) == {"vonage": 1}
 
 
 @pytest.mark.parametrize("said", [{"x": 1}, "ringing"])

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from headway.carrier.ledger import Ledger
+from headway.carrier.ledger import CarrierLedger
 from headway.contract.store import Store
 from headway.contract.views import AuditQuery, JobsQuery, JobView
 from headway.core.cascade import Answer
@@ -138,7 +138,7 @@ def _alerted_once(story: Story, dispatchers: set[str]) -> None:
             assert mine == [], f"dispatchers were told of {offer.id}, which is {offer.state}"
 
 
-def calls_at_once(ledger: Ledger) -> list[str]:
+def calls_at_once(ledger: CarrierLedger) -> list[str]:
     """Return who was called while another call to the same phone was in progress."""
     by_phone: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for call in ledger.calls.values():

@@ -13,7 +13,7 @@ from headway.contract.outcomes import HandedOver, SettleRequest
 from headway.contract.views import JobQuery
 from headway.core.state import State
 from headway.runtime.timing import REAL
-from headway.systems.field_service.answering import Verdict, answer
+from headway.systems.field_service.answering import AnswerEffect, answer
 from headway.systems.field_service.records import TEXTS_KEPT_MS, record_answered_offer
 from tests.plain_jobs import claim, job
 from tests.server.problems import problem
@@ -257,7 +257,7 @@ async def test_repeated_decline_stays_a_decline_though_a_later_offer_was_accepte
             event="api:e1",
             by="by API",
         )
-        assert again.verdict is Verdict.DECLINED
+        assert again.verdict is AnswerEffect.DECLINED
         assert (await field.get(sent["id"]))["technician"] == "bob"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headway.carrier.ledger import Ledger
+from headway.carrier.ledger import CarrierLedger
 from headway.carrier.network import PhoneNetwork
 from headway.contract.views import StatsQuery
 from headway.core.errors import ProviderUnsure
@@ -54,7 +54,7 @@ async def end(world: PhoneNetwork, name: str) -> None:
     await PhoneNetwork.hang_up(world, sid)
 
 
-def calls_of(ledger: Ledger) -> list[str]:
+def calls_of(ledger: CarrierLedger) -> list[str]:
     return [one.plan.to for one in ledger.calls.values()]
 
 

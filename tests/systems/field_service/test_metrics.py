@@ -9,7 +9,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from headway.runtime.timing import REAL
-from headway.systems.field_service.dispatching import Dispatcher
+from headway.systems.field_service.dispatching import RequestMoves
 from headway.systems.field_service.metrics import OfferEnd
 from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field
 
@@ -98,7 +98,7 @@ async def test_offer_accepted_during_a_withdrawal_counts_as_accepted(
         await field.asks(sent["id"], "ada")
         read = await field.job(sent["id"])
         assert (await field.say(sent["id"], "accept", "ada")).status_code == 200
-        await Dispatcher(context=field.system.context, author="Dora").withdraw(read)
+        await RequestMoves(context=field.system.context, author="Dora").withdraw(read)
         assert (await field.get(sent["id"]))["status"] == "cancelled"
         await counts(field, {"accepted": 1})
 

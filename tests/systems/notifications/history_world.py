@@ -12,7 +12,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 import headway as hw
-from headway.bridges.cassandra.link import CassandraSettings, Cql, Link, Page, Rows, Values
+from headway.bridges.cassandra.link import CassandraSettings, Cql, Link, RowPage, Rows, Values
 from headway.contract.claims import ClaimRequest
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.outcomes import (
@@ -118,7 +118,7 @@ class Process(StoreProxy):
         self._step()
         return done
 
-    async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> Page:
+    async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> RowPage:
         return await self._call("run", lambda: self.link.run(statement, values, after))
 
     async def run_many(self, statement: Cql, each: Iterable[Values]) -> list[Rows]:

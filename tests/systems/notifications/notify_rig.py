@@ -20,7 +20,7 @@ from headway.systems.directory.database import Directory
 from headway.systems.notifications import Notifications, make
 from headway.systems.notifications.context import NotifyContext
 from headway.systems.notifications.notification import Channel
-from headway.systems.notifications.sender import Accepted, Message, Outcome
+from headway.systems.notifications.sender import Accepted, Message, SendResult
 from headway.systems.parts import Parts
 from headway.systems.pre_send_check import check_before_send
 from headway.systems.telephony.providers import read_telephony
@@ -29,7 +29,7 @@ from tests.server.rig import Rig, serving
 LIMIT_S = 120
 """How long a test waits for an event before it fails."""
 
-Answer = Outcome | Callable[[Message], Awaitable[Outcome]]
+Answer = SendResult | Callable[[Message], Awaitable[SendResult]]
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Box:
     ids: bool = True
     queue: Callable[[], Awaitable[None]] | None = None
 
-    async def send(self, message: Message) -> Outcome:
+    async def send(self, message: Message) -> SendResult:
         if self.queue is not None:
             await self.queue()
         await check_before_send()

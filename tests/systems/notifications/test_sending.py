@@ -34,8 +34,8 @@ from headway.systems.notifications.sender import (
     Accepted,
     Limited,
     Message,
-    Outcome,
     Refused,
+    SendResult,
     Unavailable,
     Unsure,
 )
@@ -102,7 +102,7 @@ async def test_webhook_before_the_reply_is_not_lost(tmp_path: Path):
     async with notifying(tmp_path) as notify:
         await notify.ada()
 
-        async def early(message: Message) -> Outcome:
+        async def early(message: Message) -> SendResult:
             await delivery.apply_event(notify.context, word("early"))
             return Accepted("early")
 
@@ -121,7 +121,7 @@ async def test_webhook_that_names_the_notification_settles_one_whose_reply_was_l
         await delivery.apply_event(notify.context, word("never recorded", ref=one))
         assert (await notify.get(one))["status"] == "DELIVERED"
 
-        async def early(message: Message) -> Outcome:
+        async def early(message: Message) -> SendResult:
             await delivery.apply_event(notify.context, word("early", ref=message.id))
             return Unsure("timed out")
 
@@ -507,7 +507,7 @@ async def test_worker_without_the_sender_leaves_the_notification_to_another(tmp_
     ids=["unreachable", "refused", "opted_out"],
 )
 async def test_next_channel_is_tried_as_often_whatever_became_of_the_previous_one(
-    tmp_path: Path, answers: list[Outcome], opt_out: list[str]
+    tmp_path: Path, answers: list[SendResult], opt_out: list[str]
 ):
     async with notifying(tmp_path, attempts=2) as notify:
         await notify.ada(preferences={"opt_out": opt_out})
@@ -547,7 +547,7 @@ async def test_send_with_a_lost_reply_is_reported_and_never_repeated(tmp_path: P
     async with notifying(tmp_path) as notify:
         await notify.ada()
 
-        async def broken(_: Message) -> Outcome:
+        async def broken(_: Message) -> SendResult:
             message = "a bug"
             raise RuntimeError(message)
 
@@ -566,7 +566,7 @@ async def test_worker_stopped_during_a_send_leaves_one_send_and_the_report(
         await notify.ada()
         reached = asyncio.Event()
 
-        async def never(_: Message) -> Outcome:
+        async def never(_: Message) -> SendResult:
             reached.set()
             await asyncio.Event().wait()
             raise AssertionError
@@ -816,7 +816,7 @@ async def test_many_slow_devices_are_sent_to_concurrently_and_one_success_decide
         await notify.ada(devices=devices)
         everybody = asyncio.Event()
 
-        async def slow(message: Message) -> Outcome:
+        async def slow(message: Message) -> SendResult:
             if len(notify.push.got) == len(devices):
                 everybody.set()
             # If they were sent one after another, the first would wait here forever.
@@ -855,7 +855,7 @@ async def test_one_that_expires_between_two_attempts_is_not_retried(tmp_path: Pa
     async with notifying(tmp_path) as notify:
         await notify.ada()
 
-        async def outlast(message: Message) -> Outcome:
+        async def outlast(message: Message) -> SendResult:
             left_ms = (message.expires_at or 0) - REAL.wall_at()
             await pause(max(0, left_ms) / 1000)
             return Unavailable("no route")

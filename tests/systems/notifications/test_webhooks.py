@@ -14,7 +14,7 @@ from headway.contract.outcomes import HandedOver, SettleRequest
 from headway.core.job import NewJob
 from headway.runtime.timing import REAL
 from headway.server.hooks.signals import MAX_REASON
-from headway.systems.notifications.sender import Accepted, Message, Outcome
+from headway.systems.notifications.sender import Accepted, Message, SendResult
 from tests.server.hooks.awaiting_jobs import post
 from tests.server.hooks.senders import Mailer
 from tests.server.problems import problem
@@ -187,7 +187,7 @@ async def test_bounce_before_the_reply_falls_back_to_the_next_channel(tmp_path: 
     ) as notify:
         await notify.ada(phone=TO)
 
-        async def bounced(message: Message) -> Outcome:
+        async def bounced(message: Message) -> SendResult:
             event = {
                 "event": "bounce",
                 "sg_event_id": "e1",

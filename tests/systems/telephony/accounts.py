@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from headway.systems.telephony.twilio import Account
 from headway.systems.telephony.twilio import make as make_twilio
-from headway.systems.telephony.voice import CallOrder, Say, Script
-from headway.systems.telephony.vonage import Application
+from headway.systems.telephony.voice import CallOrder, CallScript, Say
+from headway.systems.telephony.vonage import VonageApplication
 from headway.systems.telephony.vonage import make as make_vonage
 
 ACCOUNT = "AC00112233445566778899aabbccddeeff"
@@ -46,7 +46,7 @@ def twilio(url: str, **more: Any) -> Account:
     )
 
 
-def vonage(url: str, **more: Any) -> Application:
+def vonage(url: str, **more: Any) -> VonageApplication:
     return make_vonage(
         {
             "application_id": APPLICATION,
@@ -58,7 +58,7 @@ def vonage(url: str, **more: Any) -> Application:
     )
 
 
-def order(script: Script | None = None, **more: Any) -> CallOrder:
+def order(script: CallScript | None = None, **more: Any) -> CallOrder:
     return CallOrder(
         **{
             "ref": "0190-job:3",

@@ -13,7 +13,7 @@ import httpx
 from headway.carrier.network import PhoneNetwork
 from headway.carrier.script import Person
 from headway.carrier.twilio_requests import CarrierSettings
-from headway.carrier.twilio_server import Carrier
+from headway.carrier.twilio_server import TwilioCarrier
 from headway.runtime.settings_table import read_table
 from headway.runtime.timing import REAL, Timing
 from headway.server.listener import ListenAddress, Listener
@@ -35,7 +35,7 @@ class CarrierRig:
     """
 
     url: str
-    carrier: Carrier
+    carrier: TwilioCarrier
     http: httpx.AsyncClient
 
     @property
@@ -83,7 +83,7 @@ async def carrying(*, timing: Timing = REAL, **settings: Any) -> AsyncGenerator[
         settings: see `CarrierSettings`.
     """
     chosen: Mapping[str, object] = {"speed": 1_000, **_sure(settings), **settings}
-    carrier = Carrier(read_table("carrier", CarrierSettings, chosen), timing=timing)
+    carrier = TwilioCarrier(read_table("carrier", CarrierSettings, chosen), timing=timing)
     listener = Listener(carrier.app, ListenAddress(port=0))
     running = asyncio.create_task(listener.run())
     await listener.answers()

@@ -17,7 +17,7 @@ from headway.systems.telephony import http
 from headway.systems.telephony.http import AT_ONCE
 from headway.systems.telephony.twilio import Account, TwilioSettings
 from headway.systems.telephony.voice import Dialled, Sought, call_of
-from headway.systems.telephony.vonage import Application
+from headway.systems.telephony.vonage import VonageApplication
 from tests.systems.telephony.accounts import (
     ACCOUNT,
     CALL,
@@ -47,7 +47,7 @@ from tests.systems.telephony.raw_server import (
     says,
 )
 
-Provider = Account | Application
+Provider = Account | VonageApplication
 Make = Callable[[str], Provider]
 
 BOTH = pytest.mark.parametrize("make", [twilio, vonage])

@@ -11,7 +11,7 @@ import pytest
 
 from headway.core.errors import InvalidValue, ProviderError, ProviderRefused, ProviderUnsure
 from headway.systems.telephony.providers import PROVIDERS, Telephony, dial
-from headway.systems.telephony.texts import Texts
+from headway.systems.telephony.texts import TextProvider
 from headway.systems.telephony.voice import CallOrder, Dialled, Voice
 from tests.systems.telephony.accounts import (
     CALL,
@@ -133,7 +133,7 @@ def _vonage_says(wrong: str) -> dict[str, object]:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_provider_has_all_methods_of_a_provider_of_calls_or_texts(provider: str):
     made = get_type_hints(import_module(PROVIDERS[provider]).make)["return"]
-    wanted = [of for of, does in ((Voice, "dial"), (Texts, "send")) if hasattr(made, does)]
+    wanted = [of for of, does in ((Voice, "dial"), (TextProvider, "send")) if hasattr(made, does)]
     assert wanted
     methods = {name for of in wanted for name in dir(of) if inspect.isfunction(getattr(of, name))}
     assert {name for name in methods if not name.startswith("_")} <= {*dir(made)}

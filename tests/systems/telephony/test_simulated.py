@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headway.carrier import make
-from headway.carrier.application import Event
+from headway.carrier.application import ApplicationEvent
 from headway.carrier.provider import Simulated
 from headway.carrier.script import Person, SimulatedSettings
 from headway.core.errors import (
@@ -36,12 +36,12 @@ from headway.systems.telephony.voice import (
     Ask,
     CallEvent,
     CallOrder,
+    CallScript,
     CallStatus,
     Fetch,
     NotFound,
     Pressed,
     Say,
-    Script,
     Sought,
 )
 
@@ -56,14 +56,16 @@ class Play:
 
     loop: VirtualLoop
     provider: Simulated
-    told: list[tuple[int, Event]] = field(default_factory=list[tuple[int, Event]])
-    answer: Callable[[Event], object] = lambda _: None
+    told: list[tuple[int, ApplicationEvent]] = field(
+        default_factory=list[tuple[int, ApplicationEvent]]
+    )
+    answer: Callable[[ApplicationEvent], object] = lambda _: None
 
-    async def receive(self, one: Event) -> object:
+    async def receive(self, one: ApplicationEvent) -> object:
         self.told.append((self.loop.passed_ms, one))
         return self.answer(one)
 
-    async def dial(self, ref: str = "job:1", to: str = TO, script: Script | None = None) -> str:
+    async def dial(self, ref: str = "job:1", to: str = TO, script: CallScript | None = None) -> str:
         return (await self.provider.dial(order(ref, to, script))).call_id
 
     def person(self, *answers: str, to: str = TO, **more: Any) -> None:
@@ -74,19 +76,19 @@ class Play:
         return [one.status for _, one in self.told if isinstance(one, CallEvent)]
 
 
-def order(ref: str = "job:1", to: str = TO, script: Script | None = None) -> CallOrder:
+def order(ref: str = "job:1", to: str = TO, script: CallScript | None = None) -> CallOrder:
     said = script or Say(text="hello")
     return CallOrder(ref=ref, to=to, from_=FROM, script=said, status_url="http://127.0.0.1:9/s")
 
 
 def playing(
     main: Callable[[Play], Coroutine[Any, Any, None]], **settings: Any
-) -> list[tuple[int, Event]]:
+) -> list[tuple[int, ApplicationEvent]]:
     """Play on virtual time; return the reports."""
     read = read_table("simulated", SimulatedSettings, settings)
 
-    async def whole(loop: VirtualLoop) -> list[tuple[int, Event]]:
-        async def receive(one: Event) -> object:
+    async def whole(loop: VirtualLoop) -> list[tuple[int, ApplicationEvent]]:
+        async def receive(one: ApplicationEvent) -> object:
             return await play.receive(one)
 
         provider = Simulated(read, timing=VirtualTiming(loop), on_event=receive, mark="m")
@@ -385,7 +387,7 @@ def test_status_that_a_store_refused_is_repeated_on_request() -> None:
     async def main(play: Play) -> None:
         play.person("busy")
 
-        def away_once(one: Event) -> object:
+        def away_once(one: ApplicationEvent) -> object:
             if len(play.told) == 1:
                 message = "away"
                 raise StoreUnavailable(message)

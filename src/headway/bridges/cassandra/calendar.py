@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 from headway.bridges.cassandra.link import Cql, Link, ms_of
 from headway.bridges.cassandra.rows import (
     LONGEST_WRITE_MS,
-    Place,
+    RowKey,
     begin,
     index_seconds,
     is_far,
@@ -52,7 +52,7 @@ class CalendarJob:
         stamp: timestamp of its row, in microseconds; a deletion with it deletes only this row.
     """
 
-    place: Place
+    place: RowKey
     job: NewJob
     stamp: int
 
@@ -60,7 +60,7 @@ class CalendarJob:
 class _Row(NamedTuple):
     """A row as read, with its timestamp."""
 
-    place: Place
+    place: RowKey
     job: bytes
     stamp: int
 
@@ -377,7 +377,7 @@ class Calendar:
         return (await self._store.read(StatsQuery())).now
 
 
-def key_of(place: Place) -> tuple[str, int, int, UUID]:
+def key_of(place: RowKey) -> tuple[str, int, int, UUID]:
     """Return the primary key of a row, in the order of the statements."""
     return place.bucket, place.shard, place.due_at, UUID(place.id)
 

@@ -29,7 +29,7 @@ from headway.bridges.cassandra.link import (
     TABLES,
     CassandraSettings,
     Cql,
-    Page,
+    RowPage,
     Rows,
     Values,
 )
@@ -80,13 +80,13 @@ class CassandraLink:
             self._session = None
         self._threads.shutdown(wait=False)
 
-    async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> Page:
+    async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> RowPage:
         """See `Link.run`."""
         await self._ready()
 
-        def work() -> Page:
+        def work() -> RowPage:
             found = self._session.execute(self._prepared[statement], values, paging_state=after)
-            return Page(found.current_rows or (), found.paging_state)
+            return RowPage(found.current_rows or (), found.paging_state)
 
         return await self._guarded(work, writes=statement.writes)
 

@@ -15,7 +15,7 @@ from headway.runtime.settings_table import Span, Table, read_table
 FARTHEST_MS = 5 * 365 * DAY_MS
 """Maximum TTL of any row: Cassandra's expiry times end in 2038 or 2106."""
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+_Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 Factor = Annotated[int, Field(ge=1, le=99)]
 
 
@@ -49,9 +49,9 @@ class CassandraSettings(Table):
     username: str | None = None
     password: SecretStr | None = None
     tls_ca: str | None = None
-    keyspace: Name = "headway"
+    keyspace: _Name = "headway"
     replication: Factor | dict[str, Factor] | None = None
-    calendar: Name = "scheduled_notifications"
+    calendar: _Name = "scheduled_notifications"
     shards: int = Field(default=16, ge=1, le=1_024)
     consistency: Literal["LOCAL_QUORUM", "QUORUM", "ALL"] = "LOCAL_QUORUM"
     horizon: Annotated[Span, Field(ge=60_000)] = 900_000
@@ -174,7 +174,7 @@ PAGE = 1_000
 """Rows per page; each page is enqueued in one step of the store."""
 
 
-class Page(NamedTuple):
+class RowPage(NamedTuple):
     """A page of rows, and the paging state of the next page; None after the last."""
 
     rows: Rows
@@ -202,7 +202,7 @@ class Link(Protocol):
         """The table [cassandra]."""
         ...
 
-    async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> Page:
+    async def run(self, statement: Cql, values: Values = (), after: bytes | None = None) -> RowPage:
         """Run a statement, and return the page of rows after a paging state."""
         ...
 

@@ -10,18 +10,18 @@ from prometheus_client.core import Metric
 
 from headway.bridges.cassandra.link import Link
 from headway.bridges.cassandra.reader import Reader
-from headway.bridges.cassandra.rows import MINUTE_MS, Progress, ahead_ms, load_progress
+from headway.bridges.cassandra.rows import MINUTE_MS, CalendarProgress, ahead_ms, load_progress
 from headway.core.duration import format_duration
 from headway.core.errors import StoreError
 from headway.server.alerts.rule_set import Facts, RuleSet
-from headway.server.alerts.rules import Grows, Lasts, Rule, Severity, Texts
+from headway.server.alerts.rules import FindingTexts, Grows, Lasts, Rule, Severity
 from headway.server.caller import Caller, Permission
 from headway.server.metrics import Families, Family, Samples, one
 from headway.server.overview import Overview
 from headway.server.sending import send_jobs
 from headway.server.service import Service
-from headway.web.page import Facts as PageFacts
-from headway.web.page import Page, PageView
+from headway.web.page import DashboardPage, PageView
+from headway.web.page import TemplateContext as PageFacts
 
 FAMILIES = Families()
 """All metrics, in the order of the reference."""
@@ -62,7 +62,7 @@ class CalendarStatus:
     at: int
     now: int
     horizon_ms: int
-    progress: Progress | None = None
+    progress: CalendarProgress | None = None
     away: str = ""
 
 
@@ -134,17 +134,17 @@ def start_calendar(service: Service, link: Link) -> None:
         service.keep_running(reader.run, "calendar")
 
 
-Lasting = Mapping[str, Callable[[int], str]]
+_Lasting = Mapping[str, Callable[[int], str]]
 
 
-def _away(status: CalendarStatus) -> Lasting:
+def _away(status: CalendarStatus) -> _Lasting:
     """Alert if nothing is read ahead, and jobs due far ahead are refused."""
     if not status.away:
         return {}
     return {"cassandra": lambda ms: f"no response for {format_duration(ms)}: {status.away}"}
 
 
-def _behind(status: CalendarStatus) -> Lasting:
+def _behind(status: CalendarStatus) -> _Lasting:
     """Alert if less than half the horizon is read ahead."""
     if status.progress is None:
         return {}
@@ -164,7 +164,7 @@ def _refusals(status: CalendarStatus) -> Mapping[str, int]:
     return {} if status.progress is None else {"calendar": status.progress.refused}
 
 
-def _refused(grown: Mapping[str, int]) -> Texts:
+def _refused(grown: Mapping[str, int]) -> FindingTexts:
     """Alert if the store refused jobs permanently."""
     within = format_duration(REFUSED_WITHIN_MS)
     return {
@@ -177,10 +177,10 @@ def _refused(grown: Mapping[str, int]) -> Texts:
 FRESH_S = 2.0
 
 
-def calendar_page(link: Link) -> Page:
+def calendar_page(link: Link) -> DashboardPage:
     """Return the dashboard page of the calendar."""
 
-    async def load() -> tuple[Progress | None, str]:
+    async def load() -> tuple[CalendarProgress | None, str]:
         try:
             return await load_progress(link), ""
         except StoreError as error:
@@ -201,7 +201,7 @@ def calendar_page(link: Link) -> Page:
             "runbooks": RUNBOOKS,
         }
 
-    return Page(
+    return DashboardPage(
         path="calendar",
         title="Calendar",
         template="calendar.html",

@@ -17,8 +17,8 @@ from uuid import UUID, uuid4
 from headway.bridges.cassandra.calendar import Send, key_of
 from headway.bridges.cassandra.link import Cql, Link, ms_of
 from headway.bridges.cassandra.rows import (
-    Place,
-    Progress,
+    CalendarProgress,
+    RowKey,
     begin,
     bucket_name,
     closed_through,
@@ -54,7 +54,7 @@ _log = logging.getLogger("headway.cassandra")
 class _Row:
     """A row as read; its timestamp is in microseconds, or None if it has no value."""
 
-    place: Place
+    place: RowKey
     job: bytes | None
     stamp: int | None
 
@@ -69,7 +69,7 @@ class _Found:
     """
 
     rows: int = 0
-    moved: list[tuple[Place, int | None]] = field(default_factory=list[tuple[Place, int | None]])
+    moved: list[tuple[RowKey, int | None]] = field(default_factory=list[tuple[RowKey, int | None]])
     held: bool = False
 
 
@@ -92,7 +92,7 @@ class Reader:
         Args:
             send: creates up to 1000 jobs in the store (default: its `enqueue`).
         """
-        self.progress: Progress | None = None
+        self.progress: CalendarProgress | None = None
         self._link = link
         self._store = store
         self._timing = timing
@@ -184,7 +184,7 @@ class Reader:
             page = await self._link.run(Cql.READ_BUCKET, (bucket, shard), after)
             rows = [
                 _Row(
-                    place=Place(bucket=bucket, shard=shard, due_at=ms_of(due), id=str(id_)),
+                    place=RowKey(bucket=bucket, shard=shard, due_at=ms_of(due), id=str(id_)),
                     job=job,
                     stamp=stamp,
                 )

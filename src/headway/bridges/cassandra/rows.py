@@ -60,7 +60,7 @@ def shard_of(id_: str, shards: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class RowKey:
     """The primary key of a row.
 
     Attributes:
@@ -75,9 +75,9 @@ class Place:
     id: str
 
 
-def place_of(id_: str, due_at: int, shards: int) -> Place:
+def place_of(id_: str, due_at: int, shards: int) -> RowKey:
     """Return the place of a job."""
-    return Place(
+    return RowKey(
         bucket=bucket_name(minute_of(due_at)), shard=shard_of(id_, shards), due_at=due_at, id=id_
     )
 
@@ -189,7 +189,7 @@ def _differing(value: Hashable, plain: Hashable) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
+class CalendarProgress:
     """How far the calendar has been read, and counts since it was created.
 
     Attributes:
@@ -214,19 +214,19 @@ class Progress:
     seen_at: int | None = None
 
 
-def ahead_ms(progress: Progress, now: int) -> int:
+def ahead_ms(progress: CalendarProgress, now: int) -> int:
     """Return how far ahead of now the calendar has been read; 0 if it is behind."""
     return max(0, (progress.read_through + 1) * MINUTE_MS - now)
 
 
-async def load_progress(link: Link) -> Progress | None:
+async def load_progress(link: Link) -> CalendarProgress | None:
     """Return the calendar's progress; None if it was never used."""
     rows = (await link.run(Cql.GET_PROGRESS)).rows
     if not rows:
         return None
     *numbers, leader, seen_at = rows[0]
     shards, done, read, rows_read, enqueued, late, refused = (one or 0 for one in numbers)
-    return Progress(
+    return CalendarProgress(
         shards=shards,
         done_through=done,
         read_through=read,
@@ -239,7 +239,7 @@ async def load_progress(link: Link) -> Progress | None:
     )
 
 
-async def begin(link: Link, now: int) -> Progress:
+async def begin(link: Link, now: int) -> CalendarProgress:
     """Return the calendar's progress; create it if missing, starting at now.
 
     Raises:

@@ -16,7 +16,7 @@ from typing import TypeVar, TypeVarTuple, Unpack, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from headway.bridges.kafka.message import Incoming, Sink
-from headway.bridges.kafka.publishing import Publisher, Tally
+from headway.bridges.kafka.publishing import Publisher, PublishingCounts
 from headway.bridges.kafka.settings import KafkaSettings, consumer_config
 from headway.core.errors import (
     BacklogFull,
@@ -43,7 +43,7 @@ COMMITTED_LIMIT_S = 5.0
 REASON, CODE = "headway-reason", "headway-code"
 TOPIC, PARTITION, OFFSET = "headway-topic", "headway-partition", "headway-offset"
 
-Place = tuple[str, int]
+_Place = tuple[str, int]
 """A topic and a partition."""
 
 Args = TypeVarTuple("Args")
@@ -69,22 +69,22 @@ class KafkaIn:
         sink: Sink,
         publisher: Publisher,
         *,
-        tally: Tally | None = None,
+        tally: PublishingCounts | None = None,
         timing: Timing = REAL,
     ) -> None:
-        self.tally = tally or Tally()
+        self.tally = tally or PublishingCounts()
         self._settings = settings
         self._sink = sink
         self._publisher = publisher
         self._timing = timing
         self._stop = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "headway-kafka-consumer")
-        self._held: dict[Place, list[Incoming]] = {}
+        self._held: dict[_Place, list[Incoming]] = {}
         self._retry_at = 0.0
-        self._stored: dict[Place, int] = {}
-        self._start_offsets: dict[Place, int] = {}
-        self._revoked: set[Place] = set()
-        self._dead_lettered: dict[Place, set[int]] = {}
+        self._stored: dict[_Place, int] = {}
+        self._start_offsets: dict[_Place, int] = {}
+        self._revoked: set[_Place] = set()
+        self._dead_lettered: dict[_Place, set[int]] = {}
         """Offsets of held messages that are in the dead-letter topic already."""
 
     def stop(self) -> None:
@@ -146,7 +146,7 @@ class KafkaIn:
         try:
             await self._make_durable(messages)
         except (BacklogFull, StoreError, ProviderError) as error:
-            by_place: dict[Place, list[Incoming]] = {}
+            by_place: dict[_Place, list[Incoming]] = {}
             for one in messages:
                 by_place.setdefault((one.topic, one.partition), []).append(one)
             for place, group in by_place.items():
@@ -155,7 +155,7 @@ class KafkaIn:
                 else:
                     self._hold(place, group, error)
 
-    async def _store_in_order(self, place: Place, messages: Sequence[Incoming]) -> None:
+    async def _store_in_order(self, place: _Place, messages: Sequence[Incoming]) -> None:
         """Store as many messages of a partition as the backlog has room for, and hold the rest."""
         done, size = 0, len(messages)
         while done < len(messages):
@@ -174,7 +174,7 @@ class KafkaIn:
         if self._held.pop(place, None) is not None:
             _log.info("kafka resumed: topic=%s partition=%d", *place)
 
-    def _hold(self, place: Place, messages: Sequence[Incoming], error: Exception) -> None:
+    def _hold(self, place: _Place, messages: Sequence[Incoming], error: Exception) -> None:
         if place not in self._held:
             _log.warning("kafka paused: topic=%s partition=%d reason=%s", *place, error)
         self._held[place] = list(messages)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric
 
-from headway.bridges.kafka.publishing import Tally
+from headway.bridges.kafka.publishing import PublishingCounts
 from headway.server.metrics import Families, Samples
 
 FAMILIES = Families()
@@ -28,7 +28,7 @@ FAILED = counter("kafka_publish_failed", "Publish attempts that failed.", "topic
 class TallyCollector:
     """Collector for prometheus_client, read at each scrape."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: PublishingCounts) -> None:
         self._tally = tally
 
     def collect(self) -> Iterable[Metric]:
@@ -53,7 +53,7 @@ class TallyCollector:
 
 
 @contextmanager
-def serving_metrics(tally: Tally, port: int) -> Generator[int]:
+def serving_metrics(tally: PublishingCounts, port: int) -> Generator[int]:
     """Serve a tally's metrics on a loopback port, and yield the port."""
     registry = CollectorRegistry()
     registry.register(TallyCollector(tally))

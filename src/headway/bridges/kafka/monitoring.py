@@ -18,13 +18,13 @@ from headway.bridges.kafka.settings import KafkaSettings, client_config
 from headway.core.duration import format_duration
 from headway.runtime.timing import REAL, Timing
 from headway.server.alerts.rule_set import Facts, RuleSet
-from headway.server.alerts.rules import Grows, Lasts, Rule, Severity, Texts
+from headway.server.alerts.rules import FindingTexts, Grows, Lasts, Rule, Severity
 from headway.server.caller import Caller, Permission
 from headway.server.metrics import Families, Family, Samples
 from headway.server.overview import Overview
 from headway.server.service import Service
-from headway.web.page import Facts as PageFacts
-from headway.web.page import Page, PageView
+from headway.web.page import DashboardPage, PageView
+from headway.web.page import TemplateContext as PageFacts
 
 LIMIT = 5.0
 """Timeout in seconds of one query to the brokers."""
@@ -200,7 +200,7 @@ def _behind(settings: KafkaSettings, seen: GroupStatus) -> Mapping[str, Callable
     }
 
 
-def _dead(grown: Mapping[str, int]) -> Texts:
+def _dead(grown: Mapping[str, int]) -> FindingTexts:
     within = format_duration(DEAD_WITHIN_MS)
     return {
         topic: f"{n} messages became dead letters in {topic} within {within}"
@@ -227,7 +227,7 @@ PATIENCE_S = 0.2
 """Seconds a page waits for the brokers; a later refresh shows a late reply."""
 
 
-def kafka_page(monitor: GroupMonitor, settings: KafkaSettings) -> Page:
+def kafka_page(monitor: GroupMonitor, settings: KafkaSettings) -> DashboardPage:
     """Return the dashboard page of the configured group."""
     wanted = settings.in_
 
@@ -248,7 +248,7 @@ def kafka_page(monitor: GroupMonitor, settings: KafkaSettings) -> Page:
             "runbooks": RUNBOOKS,
         }
 
-    return Page(
+    return DashboardPage(
         path="kafka",
         title="Kafka",
         template="kafka.html",

@@ -29,7 +29,7 @@ from headway.runtime.timing import REAL, Timing
 
 
 @dataclass(slots=True)
-class Tally:
+class PublishingCounts:
     """Counts by topic, and lag by topic and partition; each has a single writer."""
 
     consumed: Counter[str] = field(default_factory=Counter[str])
@@ -203,13 +203,13 @@ class KafkaKinds(NamedTuple):
     publish: Kind
     publish_in_order: Kind
     publisher: Publisher
-    tally: Tally
+    tally: PublishingCounts
 
 
 class _PublishHandler:
     """Publishes the message of a job, and counts the result."""
 
-    def __init__(self, publisher: Publisher, counts: Tally) -> None:
+    def __init__(self, publisher: Publisher, counts: PublishingCounts) -> None:
         self._publisher = publisher
         self._counts = counts
 
@@ -256,7 +256,7 @@ def declare_kafka(
     """
     given = settings or read_kafka_settings({} if servers is None else {"servers": servers})
     publisher = Publisher(producer_config(given))
-    counts = Tally()
+    counts = PublishingCounts()
     handler = _PublishHandler(publisher, counts)
 
     @app.job(name=PUBLISH, lane=given.out.lane, retry=_RETRY_REFUSED)

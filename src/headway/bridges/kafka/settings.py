@@ -11,7 +11,7 @@ from pydantic import Field
 from headway.core.job import MAX_BATCH
 from headway.runtime.settings_table import Span, Table, read_table
 
-Name = Annotated[str, Field(min_length=1, max_length=249)]
+_Name = Annotated[str, Field(min_length=1, max_length=249)]
 
 ValueFormat = Literal["json", "avro", "protobuf", "notifications"]
 
@@ -21,8 +21,8 @@ _log = logging.getLogger("headway.kafka")
 class InSettings(Table):
     """Settings for turning messages into jobs."""
 
-    topics: tuple[Name, ...] = Field(default=(), description="Topics to read.")
-    group: Name = Field(default="headway", description="Consumer group of all bridges.")
+    topics: tuple[_Name, ...] = Field(default=(), description="Topics to read.")
+    group: _Name = Field(default="headway", description="Consumer group of all bridges.")
     format: ValueFormat = Field(default="json", description="Format of a message's value.")
     message_type: str = Field(
         default="",
@@ -39,7 +39,7 @@ class InSettings(Table):
         description="Source of a job's key: the message's key, or topic, partition, offset and "
         "timestamp.",
     )
-    dead_letters: Name = Field(
+    dead_letters: _Name = Field(
         default="headway.dead-letters", description="Topic for messages that cannot be read."
     )
     batch: int = Field(

@@ -15,7 +15,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.cli.terminal import rounded_duration
 from headway.contract.store import Store
 from headway.contract.views import EntryView
@@ -60,13 +60,13 @@ FileName = Annotated[
         help="Path of automations.toml. Defaults to the one in the settings.",
     ),
 ]
-Name = Annotated[str, typer.Argument(metavar="AUTOMATION", help="Id of the automation.")]
+_Name = Annotated[str, typer.Argument(metavar="AUTOMATION", help="Id of the automation.")]
 LONGEST_SESSION = "365d"
 
 
 @command(app, default=True)
 @command(app, "list")
-def automations(session: Session, file: FileName = None) -> None:
+def automations(session: CommandSession, file: FileName = None) -> None:
     """List the entries of automations.toml with their next fire and latest session.
 
     An invalid entry is shown with its file and line; it does not affect the others.
@@ -99,7 +99,7 @@ def automations(session: Session, file: FileName = None) -> None:
 
 @command(app, "plan")
 def plan(
-    session: Session,
+    session: CommandSession,
     file: FileName = None,
     fires: Annotated[
         int, typer.Option(min=1, max=1000, help="Number of fires to show for each entry.")
@@ -152,7 +152,7 @@ def plan(
         session.terminal.remark(fault, "red")
 
 
-def _known_entries(session: Session) -> tuple[dict[str, EntryView], str]:
+def _known_entries(session: CommandSession) -> tuple[dict[str, EntryView], str]:
     """Return the timetable's entries of this system; without a store, none and the reason."""
     try:
         return session.with_store(entries_of), ""
@@ -160,7 +160,7 @@ def _known_entries(session: Session) -> tuple[dict[str, EntryView], str]:
         return {}, error.message
 
 
-def _print_ticks(session: Session, made: Plan) -> None:
+def _print_ticks(session: CommandSession, made: Plan) -> None:
     by = made.by_periods
     session.terminal.facts(
         [
@@ -178,7 +178,7 @@ def _print_ticks(session: Session, made: Plan) -> None:
 
 @command(app, "dispatch")
 def dispatch(
-    session: Session,
+    session: CommandSession,
     file: FileName = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the sessions to finish.")] = False,
     detached: Annotated[int | None, typer.Option("--detached", hidden=True)] = None,
@@ -204,7 +204,7 @@ def dispatch(
 
 
 @command(app, "run")
-def run(session: Session, automation: Name, file: FileName = None) -> None:
+def run(session: CommandSession, automation: _Name, file: FileName = None) -> None:
     """Make one session due now, regardless of the schedule.
 
     Like any session, it waits for its repository, a free slot, and a dispatcher: `headway serve
@@ -220,7 +220,7 @@ def run(session: Session, automation: Name, file: FileName = None) -> None:
 
 @command(app, "logs")
 def logs(
-    session: Session,
+    session: CommandSession,
     which: Annotated[
         str, typer.Argument(metavar="SESSION", help="Id of a session or an automation.")
     ],
@@ -250,7 +250,7 @@ def logs(
 
 
 @command(app, "locks")
-def locks_(session: Session) -> None:
+def locks_(session: CommandSession) -> None:
     """List the repositories locked by sessions."""
     found = session.with_store(locks)
     session.terminal.listing(
@@ -273,7 +273,7 @@ def locks_(session: Session) -> None:
 
 @command(app, "release")
 def release_(
-    session: Session,
+    session: CommandSession,
     repository: Annotated[
         str,
         typer.Argument(metavar="REPOSITORY", help="URL of the repository, or its name in `locks`."),
@@ -299,7 +299,7 @@ def release_(
 
 @command(app, "limit")
 def limit(
-    session: Session,
+    session: CommandSession,
     most: Annotated[
         int | None,
         typer.Argument(metavar="[N]", help="Maximum number of sessions at once, 0 to 10000."),
@@ -331,7 +331,7 @@ def limit(
     session.terminal.reply(usage, f"{usage['used']} of {usage['max']} sessions{why}")
 
 
-def _dispatcher(session: Session, file: Path | None) -> Dispatcher:
+def _dispatcher(session: CommandSession, file: Path | None) -> Dispatcher:
     """Return a dispatcher that has read the file.
 
     Raises:
@@ -350,7 +350,7 @@ def _dispatcher(session: Session, file: Path | None) -> Dispatcher:
     return dispatcher
 
 
-def _app(session: Session, dispatcher: Dispatcher) -> App:
+def _app(session: CommandSession, dispatcher: Dispatcher) -> App:
     made = App(session.store_url, opener=open_store)
     dispatcher.declare(made)
     return made
@@ -415,7 +415,7 @@ async def _work(
     return worker.id
 
 
-def _in_background(session: Session, dispatcher: Dispatcher) -> str:
+def _in_background(session: CommandSession, dispatcher: Dispatcher) -> str:
     """Start a process that runs one session and renews its lease; wait until it has started.
 
     Returns:
@@ -457,7 +457,7 @@ def _in_background(session: Session, dispatcher: Dispatcher) -> str:
     raise InvalidValue(message)
 
 
-def _print_result(session: Session, result: dict[str, Any]) -> None:
+def _print_result(session: CommandSession, result: dict[str, Any]) -> None:
     if session.json:
         session.terminal.document(result)
         return

@@ -11,7 +11,7 @@ from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
 from headway.cli.serving import ServeOptions
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 
 app = new_command()
 
@@ -63,7 +63,7 @@ class InOptions:
 
 
 @command(app, default=True)
-def bridge(session: Session) -> None:
+def bridge(session: CommandSession) -> None:
     """List the bridges and whether headway.toml configures each.
 
     With --json: {"bridges": {"kafka": true, "cassandra": false}}.
@@ -85,7 +85,7 @@ def bridge(session: Session) -> None:
 
 @command(app, "kafka-in")
 def kafka_in(
-    session: Session,
+    session: CommandSession,
     kafka: KafkaOptions,
     options: InOptions,
     app_name: Annotated[
@@ -106,7 +106,7 @@ def kafka_in(
 
 
 @command(app, "kafka-out")
-def kafka_out(session: Session, kafka: KafkaOptions, options: ServeOptions) -> None:
+def kafka_out(session: CommandSession, kafka: KafkaOptions, options: ServeOptions) -> None:
     """Publish jobs of the kinds kafka.publish and kafka.publish_in_order, until SIGTERM.
 
     A job succeeds once the broker has acknowledged its message. Any number of processes can run.

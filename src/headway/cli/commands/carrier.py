@@ -12,14 +12,14 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
-from headway.cli.options import Port
-from headway.cli.session import Session
+from headway.cli.options import PortOption
+from headway.cli.session import CommandSession
 from headway.core.errors import InvalidValue
 from headway.runtime import event_loop
 
 with needs_extra("systems"):
     from headway.carrier.twilio_requests import CarrierSettings
-    from headway.carrier.twilio_server import HOSTS, Carrier
+    from headway.carrier.twilio_server import HOSTS, TwilioCarrier
     from headway.runtime.settings_table import read_table
     from headway.server.listener import ListenAddress, Listener
 
@@ -113,14 +113,14 @@ def _option(setting: re.Match[str]) -> str:
 
 @command(app)
 def carrier(
-    session: Session,
+    session: CommandSession,
     network: NetworkOptions,
     account: AccountOptions,
     host: Annotated[
         str,
         typer.Option(metavar="ADDRESS", help="Address to listen on: 127.0.0.1 or localhost only."),
     ] = "127.0.0.1",
-    port: Port = 4010,
+    port: PortOption = 4010,
 ) -> None:
     """Simulate a phone network, until SIGTERM or Ctrl-C. No real phone is called.
 
@@ -146,10 +146,10 @@ def carrier(
         settings = read_table("carrier", CarrierSettings, values)
     except InvalidValue as error:
         raise InvalidValue(_SETTING.sub(_option, error.message), hint=error.hint) from None
-    event_loop.run(_serve(session, Carrier(settings), ListenAddress(host=host, port=port)))
+    event_loop.run(_serve(session, TwilioCarrier(settings), ListenAddress(host=host, port=port)))
 
 
-async def _serve(session: Session, carrier: Carrier, address: ListenAddress) -> None:
+async def _serve(session: CommandSession, carrier: TwilioCarrier, address: ListenAddress) -> None:
     listener = Listener(carrier.app, address)
     event_loop.on_signals(lambda _: listener.stop(now=True))
     try:
@@ -161,7 +161,7 @@ async def _serve(session: Session, carrier: Carrier, address: ListenAddress) -> 
         await carrier.close()
 
 
-def _print_account(session: Session, settings: CarrierSettings, url: str) -> None:
+def _print_account(session: CommandSession, settings: CarrierSettings, url: str) -> None:
     """Print the settings that select this carrier."""
     values = {"account_sid": settings.account, "auth_token": settings.token, "base_url": url}
     if session.json:

@@ -29,7 +29,7 @@ from headway.cli.extras import is_postgres
 from headway.cli.failures import NO
 from headway.cli.options import Signed
 from headway.cli.progress import progress
-from headway.cli.session import Session, store_file
+from headway.cli.session import CommandSession, store_file
 from headway.cli.terminal import rounded_duration
 from headway.contract.extensions import Repairable
 from headway.contract.store import Store
@@ -99,7 +99,7 @@ _STYLES = {Health.OK: "green", Health.WARNING: "yellow", Health.PROBLEM: "red"}
 
 @command(app)
 def doctor(
-    session: Session,
+    session: CommandSession,
     signed: Signed,
     new_epoch: Annotated[
         bool,
@@ -132,7 +132,7 @@ def doctor(
         raise typer.Exit(NO)
 
 
-async def _check_everything(session: Session, store: Store) -> list[Finding]:
+async def _check_everything(session: CommandSession, store: Store) -> list[Finding]:
     return [
         *await check_store(store),
         *await check_signal_urls(store, session.settings),
@@ -142,7 +142,7 @@ async def _check_everything(session: Session, store: Store) -> list[Finding]:
     ]
 
 
-async def _repair(session: Session, store: Store, signed: Signed, *, clock: bool) -> None:
+async def _repair(session: CommandSession, store: Store, signed: Signed, *, clock: bool) -> None:
     if not isinstance(store, Repairable):
         message = f"the store {session.store_url} has no epoch or clock to fix"
         raise InvalidValue(message, hint="use a durable store: sqlite, postgresql or redis")
@@ -155,7 +155,7 @@ async def _repair(session: Session, store: Store, signed: Signed, *, clock: bool
     session.terminal.remark("a new epoch: runs from before can no longer write anything")
 
 
-def _print_findings(session: Session, findings: list[Finding]) -> None:
+def _print_findings(session: CommandSession, findings: list[Finding]) -> None:
     if session.json:
         session.terminal.document(
             {
@@ -175,7 +175,7 @@ audit_app = new_command()
 
 
 @command(audit_app)
-def audit(session: Session) -> None:
+def audit(session: CommandSession) -> None:
     """Check that permits match their holders, and counts match permits.
 
     Safe to run at any time; workers keep running. Exits with 1 if there is a difference, which is a

@@ -20,7 +20,7 @@ from headway.cli.command import command, new_command
 from headway.cli.failures import NO
 from headway.cli.options import AppName, JobFilter
 from headway.cli.progress import Meter, progress
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.cli.text import to_json
 from headway.contract.operate import Acted, ActRequest, Verb
 from headway.contract.store import Store
@@ -36,11 +36,11 @@ from headway.runtime.records import job_record
 FORMAT = 1
 """Increases when a field is removed or changes its meaning, but not when one is added."""
 
-Write = Callable[[bytes], object]
+_Write = Callable[[bytes], object]
 
 
 async def write_export(
-    store: Store, wanted: JobFilter, write: Write, meter: Meter, *, trail: bool
+    store: Store, wanted: JobFilter, write: _Write, meter: Meter, *, trail: bool
 ) -> int:
     """Write the jobs that match a filter, with their runs; return their number."""
     stats = await store.read(StatsQuery())
@@ -66,7 +66,7 @@ async def write_export(
 
 
 @contextmanager
-def output(path: Path | None, *, force: bool) -> Generator[Write]:
+def output(path: Path | None, *, force: bool) -> Generator[_Write]:
     """Open the output; a file appears under its name only once it is complete.
 
     Args:
@@ -109,7 +109,7 @@ app = new_command()
 
 @command(app)
 def export(
-    session: Session,
+    session: CommandSession,
     wanted: JobFilter,
     out: Annotated[
         Path | None, typer.Option(help="Output file. Defaults to standard output.")
@@ -136,7 +136,7 @@ def export(
 _HINT = "return a list of jobs from kind.make(...), or yield them; async functions do not work"
 
 
-class Refused(NamedTuple):
+class RefusedRow(NamedTuple):
     """A row that created no jobs.
 
     Attributes:
@@ -148,7 +148,7 @@ class Refused(NamedTuple):
 
 
 @dataclass(kw_only=True, slots=True)
-class Tally:
+class _Tally:
     """The result of an import.
 
     Attributes:
@@ -162,10 +162,10 @@ class Tally:
     created: int = 0
     existing: int = 0
     cancelled: int = 0
-    refused: list[Refused] = field(default_factory=list[Refused])
+    refused: list[RefusedRow] = field(default_factory=list[RefusedRow])
 
 
-class Row(NamedTuple):
+class _Row(NamedTuple):
     """A row's jobs, and the reasons of those that are to be cancelled, by id."""
 
     line: int
@@ -182,16 +182,20 @@ class Import:
     """
 
     def __init__(
-        self, store: Store, importer: Importer, author: str, on_refused: Callable[[Refused], None]
+        self,
+        store: Store,
+        importer: Importer,
+        author: str,
+        on_refused: Callable[[RefusedRow], None],
     ) -> None:
         self._store = store
         self._importer = importer
         self._author = author
         self._on_refused = on_refused
-        self._waiting: list[Row] = []
-        self.tally = Tally()
+        self._waiting: list[_Row] = []
+        self.tally = _Tally()
 
-    async def run(self, lines: Iterable[bytes], meter: Meter) -> Tally:
+    async def run(self, lines: Iterable[bytes], meter: Meter) -> _Tally:
         """Import all rows, up to a thousand jobs per step; a row's jobs are created atomically.
 
         After an error of the store, `tally` has the result so far. Repeating an import does not
@@ -217,7 +221,7 @@ class Import:
         self.tally.refused.sort()
         return self.tally
 
-    def _read(self, number: int, line: bytes) -> Row | None:
+    def _read(self, number: int, line: bytes) -> _Row | None:
         if not line.strip():
             return None
         self.tally.rows += 1
@@ -242,7 +246,7 @@ class Import:
         return None
 
     def _refuse(self, line: int, error: str) -> None:
-        refused = Refused(line, error)
+        refused = RefusedRow(line, error)
         self.tally.refused.append(refused)
         self._on_refused(refused)
 
@@ -258,7 +262,7 @@ class Import:
                 except CallerError as error:
                     self._refuse(row.line, str(error))
 
-    async def _enqueue(self, rows: list[Row]) -> None:
+    async def _enqueue(self, rows: list[_Row]) -> None:
         jobs = [job for row in rows for job in row.jobs]
         if not jobs:
             return
@@ -293,7 +297,7 @@ def _is_many(made: object) -> bool:
     return isinstance(made, Iterable) and not isinstance(made, str | bytes | Mapping)
 
 
-def _row(number: int, made: Sequence[object]) -> Row:
+def _row(number: int, made: Sequence[object]) -> _Row:
     jobs: list[NewJob] = []
     cancelled: dict[str, str] = {}
     for one in made:
@@ -309,7 +313,7 @@ def _row(number: int, made: Sequence[object]) -> Row:
     if len(jobs) > MAX_BATCH:
         message = f"one row creates {len(jobs)} jobs"
         raise InvalidValue(message, hint=f"at most {MAX_BATCH}")
-    return Row(number, jobs, cancelled)
+    return _Row(number, jobs, cancelled)
 
 
 import_app = new_command()
@@ -317,7 +321,7 @@ import_app = new_command()
 
 @command(import_app, "import")
 def import_(
-    session: Session,
+    session: CommandSession,
     file: Annotated[str, typer.Argument(help="JSON Lines file, or - for standard input.")],
     app_name: AppName = None,
     named: Annotated[
@@ -345,7 +349,7 @@ def import_(
     importer = _importer(opened, named)
     who = session.author(author)
 
-    def print_refused(refused: Refused) -> None:
+    def print_refused(refused: RefusedRow) -> None:
         if not session.json:
             session.terminal.remark(f"line {refused.line}: {refused.error}", "yellow")
 
@@ -354,7 +358,7 @@ def import_(
         progress(session.terminal, "import", size, counted=False) as meter,
     ):
 
-        async def work(store: Store) -> Tally:
+        async def work(store: Store) -> _Tally:
             return await _import(
                 session, Import(store, importer, who, print_refused), stream, meter
             )
@@ -365,7 +369,7 @@ def import_(
         raise typer.Exit(NO)
 
 
-async def _import(session: Session, work: Import, stream: BinaryIO, meter: Meter) -> Tally:
+async def _import(session: CommandSession, work: Import, stream: BinaryIO, meter: Meter) -> _Tally:
     try:
         return await work.run(stream, meter)
     except BaseException:
@@ -405,7 +409,7 @@ def _opened(file: str) -> Generator[tuple[BinaryIO, int | None]]:
         raise InvalidValue(message, hint="check its name and permissions") from None
 
 
-def _print_tally(session: Session, tally: Tally) -> None:
+def _print_tally(session: CommandSession, tally: _Tally) -> None:
     if session.json:
         refused = [one._asdict() for one in tally.refused]
         session.terminal.document({**asdict(tally), "refused": refused})

@@ -19,7 +19,7 @@ from headway.cli.options import (
     complete_target,
     read_number,
 )
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.contract.definitions import OpenGate, ResetGate, SetGate
 from headway.contract.store import Store
 from headway.contract.views import GatesQuery
@@ -78,7 +78,7 @@ class GateNumbers:
 
 @command(app, default=True)
 def gates(
-    session: Session,
+    session: CommandSession,
     cursor: Annotated[str | None, typer.Option(help="Cursor of the previous page.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of rows.")] = 100,
     parked: Annotated[bool, typer.Option("--parked", help="Only gates with parked jobs.")] = False,
@@ -105,7 +105,7 @@ def gates(
 
 
 @command(app, "show")
-def show(session: Session, name: GateName) -> None:
+def show(session: CommandSession, name: GateName) -> None:
     """Show a gate: its usage, its holders, and when it opens.
 
     Raises:
@@ -144,7 +144,7 @@ def show(session: Session, name: GateName) -> None:
 
 @command(app, "set")
 def set_(
-    session: Session,
+    session: CommandSession,
     name: GateName,
     numbers: GateNumbers,
     signed: Signed,
@@ -158,26 +158,26 @@ def set_(
 
 
 @command(app, "reset")
-def reset(session: Session, name: GateName, signed: Signed) -> None:
+def reset(session: CommandSession, name: GateName, signed: Signed) -> None:
     """Remove the operator's limits; the code's apply again."""
     define(session, name, ResetGate(name=name), signed, done=f"{name} is as declared")
 
 
 @command(app, "close")
-def close_(session: Session, name: GateName, signed: Signed, until: Until = None) -> None:
+def close_(session: CommandSession, name: GateName, signed: Signed, until: Until = None) -> None:
     """Close a gate, indefinitely or until a time; same as `headway pause`."""
     close(session, name, until=until, signed=signed)
 
 
 @command(app, "open")
-def open_(session: Session, name: GateName, signed: Signed) -> None:
+def open_(session: CommandSession, name: GateName, signed: Signed) -> None:
     """Open a closed gate; same as `headway resume`."""
     define(session, name, OpenGate(name=name), signed, done=f"{name} is open again")
 
 
 @command(app, "release")
 def release(
-    session: Session,
+    session: CommandSession,
     name: GateName,
     job: Annotated[str, typer.Argument(help="Id of the job that holds the permit.")],
     signed: Signed,
@@ -212,7 +212,7 @@ Target = Annotated[
 
 @command(pause_app)
 def pause(
-    session: Session,
+    session: CommandSession,
     target: Target,
     signed: Signed,
     until: Until = None,
@@ -230,7 +230,7 @@ resume_app = new_command()
 
 @command(resume_app)
 def resume(
-    session: Session,
+    session: CommandSession,
     target: Target,
     signed: Signed,
 ) -> None:

@@ -11,7 +11,7 @@ from headway.cli.app_file import at_app
 from headway.cli.command import command, new_command
 from headway.cli.facts import RUN_COLUMNS, WHY_COLUMNS, job_facts, run_row, why_facts, why_gate
 from headway.cli.options import PAGE, AppName, JobFilter
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page, WhyQuery
 from headway.core.errors import InvalidValue, UnknownJob
@@ -25,7 +25,7 @@ _COLUMNS = ("ID", "KIND", "LANE", "TENANT", "SUBJECT", "STATE", "DUE", "TRY", "R
 
 @command(app)
 def jobs(  # noqa: PLR0913, PLR0917  (one for each option)
-    session: Session,
+    session: CommandSession,
     wanted: JobFilter,
     app_name: AppName = None,
     limit: Annotated[int, typer.Option(min=1, max=PAGE, help="Maximum number of rows.")] = 50,
@@ -79,7 +79,7 @@ async def _page(store: Store, query: JobsQuery) -> Page[JobView]:
     return replace(page, rows=tuple(await underway_jobs(store, query)))
 
 
-def _row(session: Session, job: JobView) -> list[str]:
+def _row(session: CommandSession, job: JobView) -> list[str]:
     return [
         job.id,
         job.kind,
@@ -113,7 +113,7 @@ job_app = new_command()
 
 
 @command(job_app)
-def job(session: Session, id: Annotated[str, typer.Argument(help="Id of the job.")]) -> None:
+def job(session: CommandSession, id: Annotated[str, typer.Argument(help="Id of the job.")]) -> None:
     """Show a job with its runs and trail.
 
     With --json: the fields of `headway export`, including the trail.
@@ -142,7 +142,7 @@ why_app = new_command()
 
 
 @command(why_app)
-def why(session: Session, id: Annotated[str, typer.Argument(help="Id of the job.")]) -> None:
+def why(session: CommandSession, id: Annotated[str, typer.Argument(help="Id of the job.")]) -> None:
     """Explain in one sentence why a job is not running, with the details behind it.
 
     Raises:

@@ -11,7 +11,7 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.defining import define
 from headway.cli.options import Signed, check_duration, complete_lane, read_number
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.cli.terminal import rounded_duration
 from headway.contract.definitions import LaneSpec, ResetLane, SetLane
 from headway.contract.store import Store
@@ -112,7 +112,7 @@ def _span(given: str | None, now_ms: int | None) -> str | None:
 
 @command(app, default=True)
 def lanes(
-    session: Session,
+    session: CommandSession,
     lane: Annotated[
         list[str] | None,
         typer.Option(help="Only this lane; repeatable.", autocompletion=complete_lane),
@@ -140,7 +140,7 @@ def lanes(
     )
 
 
-def _show_latencies(session: Session, names: list[str] | None) -> None:
+def _show_latencies(session: CommandSession, names: list[str] | None) -> None:
     found = session.with_store(lambda store: lane_latencies(store, names or None))
     session.terminal.listing(
         {"lanes": [record(one) for one in found]},
@@ -162,7 +162,7 @@ def _latency_row(one: LaneLatency) -> list[str]:
     ]
 
 
-def _row(session: Session, lane: LaneView) -> list[str]:
+def _row(session: CommandSession, lane: LaneView) -> list[str]:
     return [
         lane.name,
         *(str(lane.counts.get(name, 0)) for name in _COUNTED),
@@ -174,7 +174,7 @@ def _row(session: Session, lane: LaneView) -> list[str]:
 
 
 @command(app, "set")
-def set_(session: Session, name: LaneName, values: LaneValues, signed: Signed) -> None:
+def set_(session: CommandSession, name: LaneName, values: LaneValues, signed: Signed) -> None:
     """Change a lane's settings; they override the code's until `lanes reset`.
 
     Settings that are not passed stay unchanged.
@@ -197,6 +197,6 @@ def set_(session: Session, name: LaneName, values: LaneValues, signed: Signed) -
 
 
 @command(app, "reset")
-def reset(session: Session, name: LaneName, signed: Signed) -> None:
+def reset(session: CommandSession, name: LaneName, signed: Signed) -> None:
     """Remove the operator's settings; the code's apply again."""
     define(session, f"lane:{name}", ResetLane(name=name), signed, done=f"{name} is as declared")

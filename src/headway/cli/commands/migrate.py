@@ -13,7 +13,7 @@ from headway.cli.directory import Migrated, SystemNames, directory_url, tables_o
 from headway.cli.extras import is_postgres, migrate_postgres, unmigrated_url
 from headway.cli.options import Signed
 from headway.cli.progress import Meter, progress
-from headway.cli.session import Session, store_file
+from headway.cli.session import CommandSession, store_file
 from headway.contract.definitions import CloseGate, DefineRequest, OpenGate
 from headway.contract.extensions import Movable
 from headway.contract.store import Store
@@ -50,7 +50,9 @@ DirectoryUrl = Annotated[
 
 
 @command(app)
-def migrate(session: Session, system: SystemNames = None, directory: DirectoryUrl = None) -> None:
+def migrate(
+    session: CommandSession, system: SystemNames = None, directory: DirectoryUrl = None
+) -> None:
     """Create the store if it does not exist, or upgrade its schema to this version.
 
     Stop the workers of a SQLite store first; workers on PostgreSQL can keep running. Redis has no
@@ -282,7 +284,7 @@ copy_app = new_command()
 
 @command(copy_app)
 def copy(
-    session: Session,
+    session: CommandSession,
     source: Annotated[str, typer.Argument(metavar="FROM", help="URL of the store to copy from.")],
     target: Annotated[str, typer.Argument(metavar="TO", help="URL of the store to copy to.")],
     signed: Signed,
@@ -324,7 +326,7 @@ def copy(
         )
 
 
-async def _copy(session: Session, source: str, target: str, signed: Signed) -> Copied:
+async def _copy(session: CommandSession, source: str, target: str, signed: Signed) -> Copied:
     author = session.author(signed.author)
     keep_trail_ms = parse_duration(session.settings.keep_trail)
     old = open_store(unmigrated_url(source))

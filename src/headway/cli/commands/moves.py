@@ -15,7 +15,7 @@ from headway.cli.commands.send import read_object
 from headway.cli.failures import NO
 from headway.cli.options import PAGE, JobFilter, Signed, Yes
 from headway.cli.progress import Meter, progress
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue
@@ -23,7 +23,7 @@ from headway.core.state import FINAL, State
 
 
 def move_jobs(
-    session: Session, move: ActRequest, ids: Sequence[str], wanted: JobFilter, *, yes: bool
+    session: CommandSession, move: ActRequest, ids: Sequence[str], wanted: JobFilter, *, yes: bool
 ) -> None:
     """Act on the given jobs, or on all that match the filter, and print the outcome.
 
@@ -80,7 +80,7 @@ async def _on_filter(
     return counts
 
 
-def _ask_first(session: Session, move: ActRequest, wanted: JobFilter, *, yes: bool) -> None:
+def _ask_first(session: CommandSession, move: ActRequest, wanted: JobFilter, *, yes: bool) -> None:
     number = "" if yes else session.with_store(lambda store: _how_many(store, wanted))
     if number and not session.terminal.confirmed(f"{move.verb} {number} jobs?"):
         message = f"to {move.verb} {number} jobs needs confirmation"
@@ -96,7 +96,7 @@ async def _how_many(store: Store, wanted: JobFilter) -> str:
 
 
 def _print_outcome(
-    session: Session, counts: Counter[Acted], replies: list[ActReply] | None
+    session: CommandSession, counts: Counter[Acted], replies: list[ActReply] | None
 ) -> None:
     if session.json:
         document: dict[str, object] = {answer.value: counts[answer] for answer in Acted}
@@ -127,7 +127,7 @@ def _state(reply: ActReply) -> str:
     return f": the job is {reply.state}" if reply.answer is Acted.REFUSED else f", {reply.state}"
 
 
-def _move(session: Session, verb: Verb, signed: Signed) -> ActRequest:
+def _move(session: CommandSession, verb: Verb, signed: Signed) -> ActRequest:
     """Return an action whose jobs are filled in later."""
     author = session.author(signed.author)
     return ActRequest(request="", ids=(), verb=verb, author=author, reason=signed.reason)
@@ -138,7 +138,7 @@ cancel_app = new_command()
 
 @command(cancel_app)
 def cancel(
-    session: Session,
+    session: CommandSession,
     wanted: JobFilter,
     signed: Signed,
     ids: Annotated[list[str] | None, typer.Argument(help="Ids of the jobs.")] = None,
@@ -160,7 +160,7 @@ retry_app = new_command()
 
 @command(retry_app)
 def retry(
-    session: Session,
+    session: CommandSession,
     wanted: JobFilter,
     signed: Signed,
     ids: Annotated[list[str] | None, typer.Argument(help="Ids of the jobs.")] = None,

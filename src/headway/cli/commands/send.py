@@ -14,7 +14,7 @@ from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
 from headway.cli.options import AppName, check_duration, complete_kind
 from headway.cli.progress import Meter, progress
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.cli.text import to_json
 from headway.contract.store import Sent, Store
 from headway.contract.views import StatsQuery
@@ -229,7 +229,7 @@ app = new_command()
 
 @command(app)
 def send(
-    session: Session,
+    session: CommandSession,
     kind: Annotated[str, typer.Argument(help="Kind of the job.", autocompletion=complete_kind)],
     options: SendOptions,
     arguments: Annotated[
@@ -280,7 +280,7 @@ def send(
     _print_sent(session, sent)
 
 
-def _print_sent(session: Session, sent: SentJobs) -> None:
+def _print_sent(session: CommandSession, sent: SentJobs) -> None:
     if session.json:
         jobs = [{"id": one.id, "created": one.created} for one in sent.replies]
         session.terminal.document({"jobs": jobs, "created": sent.created})

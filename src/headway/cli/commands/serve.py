@@ -12,10 +12,10 @@ from headway.cli.command import command, new_command
 from headway.cli.directory import SystemNames
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
-from headway.cli.options import Port
+from headway.cli.options import PortOption
 from headway.cli.serving import ServeOptions, for_systems, signal_place, trace_if_enabled
 from headway.cli.serving import serve as serve_jobs
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.cli.settings import Settings
 from headway.core.errors import InvalidValue
 from headway.runtime import event_loop
@@ -30,7 +30,7 @@ app = new_command()
 
 @command(app)
 def serve(
-    session: Session,
+    session: CommandSession,
     address: AddressOptions,
     options: ServeOptions,
     app_name: Annotated[
@@ -97,11 +97,11 @@ log = structlog.stdlib.get_logger("headway.dispenserd")
 
 @command(dispenserd_app)
 def dispenserd(
-    session: Session,
+    session: CommandSession,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Host name or address to listen on.")
     ] = "127.0.0.1",
-    port: Port = 8282,
+    port: PortOption = 8282,
     exposed: Annotated[
         bool,
         typer.Option(

@@ -11,7 +11,7 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.failures import NO
 from headway.cli.progress import progress
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.lab.plots import check_plotting, draw
 from headway.lab.simulate import as_json, simulate
 from headway.lab.tables import show
@@ -21,7 +21,7 @@ app = new_command()
 
 @command(app, "simulate")
 def simulate_(
-    session: Session,
+    session: CommandSession,
     scenario: Annotated[
         Path, typer.Argument(help="Scenario file (TOML); see docs/how-to/simulate.md.")
     ],

@@ -10,7 +10,7 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.defining import define
 from headway.cli.options import Signed
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.cli.terminal import rounded_duration
 from headway.contract.definitions import EnableEntry
 from headway.contract.store import Store
@@ -33,7 +33,7 @@ NEXT = 3
 
 
 @command(app, default=True)
-def timetable(session: Session) -> None:
+def timetable(session: CommandSession) -> None:
     """List entries with their next fire and the last one that created a job.
 
     With --json: {"entries": [...]}, each with its next three fires.
@@ -49,7 +49,7 @@ def timetable(session: Session) -> None:
 
 @command(app, "next")
 def next_(
-    session: Session,
+    session: CommandSession,
     name: EntryName,
     n: Annotated[int, typer.Argument(min=1, max=10_000, help="Number of fires.")] = 10,
 ) -> None:
@@ -72,14 +72,14 @@ def next_(
 
 
 @command(app, "enable")
-def enable(session: Session, name: EntryName, signed: Signed) -> None:
+def enable(session: CommandSession, name: EntryName, signed: Signed) -> None:
     """Enable an entry."""
     define(session, name, EnableEntry(name=name, enabled=True), signed, done=f"{name} is on")
     session.with_store(lambda store: TimetableChore(store, Timing()).create_fires(name))
 
 
 @command(app, "disable")
-def disable(session: Session, name: EntryName, signed: Signed) -> None:
+def disable(session: CommandSession, name: EntryName, signed: Signed) -> None:
     """Disable an entry; its scheduled fires are cancelled."""
     define(session, name, EnableEntry(name=name, enabled=False), signed, done=f"{name} is off")
 
@@ -118,7 +118,7 @@ def _entry_record(entry: EntryView, coming: Sequence[int], last: int | None) -> 
 
 
 def _row(
-    session: Session, now: int, entry: EntryView, coming: Sequence[int], last: int | None
+    session: CommandSession, now: int, entry: EntryView, coming: Sequence[int], last: int | None
 ) -> list[str]:
     spec = entry.spec
     return [

@@ -10,7 +10,7 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.defining import definition_request
 from headway.cli.options import Signed, check_duration
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.contract.definitions import RevokeToken, Role, SetToken, TokenSpec
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery, StatsView, TokensQuery, TokenView
@@ -22,12 +22,12 @@ from headway.runtime.tokens import NewToken, ShownToken, new_token, parse, rotat
 
 app = new_command()
 
-TokenId = Annotated[str, typer.Argument(metavar="ID", help="Id of the token, as shown by `list`.")]
+_TokenId = Annotated[str, typer.Argument(metavar="ID", help="Id of the token, as shown by `list`.")]
 
 
 @command(app, "list")
 @command(app, default=True)
-def list_(session: Session) -> None:
+def list_(session: CommandSession) -> None:
     """List tokens with their last use and expiry, but never their secrets.
 
     With --json: {"tokens": [...]}.
@@ -42,7 +42,7 @@ def list_(session: Session) -> None:
     )
 
 
-def _row(session: Session, token: ShownToken, now: int) -> list[str]:
+def _row(session: CommandSession, token: ShownToken, now: int) -> list[str]:
     ended = token.expires_at is not None and token.expires_at <= now
     old = session.clock.at(token.old_until_at)
     return [
@@ -115,7 +115,7 @@ class Reach:
 
 @command(app, "create")
 def create(
-    session: Session,
+    session: CommandSession,
     name: Annotated[
         str,
         typer.Argument(
@@ -144,8 +144,8 @@ def create(
 
 @command(app, "rotate")
 def rotate_(
-    session: Session,
-    token: TokenId,
+    session: CommandSession,
+    token: _TokenId,
     signed: Signed,
     grace: Annotated[
         str,
@@ -181,7 +181,7 @@ def rotate_(
 
 
 @command(app, "revoke")
-def revoke(session: Session, token: TokenId, signed: Signed) -> None:
+def revoke(session: CommandSession, token: _TokenId, signed: Signed) -> None:
     """Delete a token; servers refuse it within seconds."""
 
     async def work(store: Store) -> tuple[TokenView, int]:
@@ -214,7 +214,7 @@ async def _find(store: Store, token: str) -> tuple[StatsView, TokenView]:
 
 
 def _print_token(
-    session: Session, made: NewToken, revision: int, said: str, **more: int | None
+    session: CommandSession, made: NewToken, revision: int, said: str, **more: int | None
 ) -> None:
     if session.json:
         document = {"id": made.id, "token": made.text, **more, "revision": revision}

@@ -13,7 +13,7 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.failures import BUG
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.cli.top.rendering import COLUMNS, counts_line, rates_line, rows, stuck
 from headway.cli.top.snapshot import (
     STATES,
@@ -40,7 +40,7 @@ TIMEOUT_S = 10.0
 
 @command(app)
 def top(
-    session: Session,
+    session: CommandSession,
     server: Annotated[
         str | None,
         typer.Option(
@@ -92,7 +92,7 @@ def top(
 
 
 def _with(
-    session: Session, server: str | None, work: Callable[[Store, Queries], Awaitable[Result]]
+    session: CommandSession, server: str | None, work: Callable[[Store, Queries], Awaitable[Result]]
 ) -> Result:
     """Run `work` on the store, or on the server as a remote store."""
     if server is not None:
@@ -122,7 +122,7 @@ async def _read_every_view(store: Store, queries: Queries) -> dict[View, Snapsho
     return found
 
 
-def _print(session: Session, snapshots: Mapping[View, Snapshot]) -> None:
+def _print(session: CommandSession, snapshots: Mapping[View, Snapshot]) -> None:
     terminal, snapshot = session.terminal, snapshots[View.LANES]
     overview = snapshot.overview
     if session.json:

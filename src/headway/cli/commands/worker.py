@@ -33,7 +33,7 @@ from headway.cli.serving import (
     trace_if_enabled,
     wait_until_drained,
 )
-from headway.cli.session import Session
+from headway.cli.session import CommandSession
 from headway.contract.store import Store
 from headway.runtime import event_loop
 from headway.runtime.app import App
@@ -50,7 +50,7 @@ _SHORTEST_S = 0.2
 log = structlog.stdlib.get_logger("headway.processes")
 
 
-class Processes:
+class _Processes:
     """Child processes that run the same command.
 
     Args:
@@ -137,7 +137,7 @@ AppFile = Annotated[
 
 @command(run_app)
 def run(
-    session: Session,
+    session: CommandSession,
     options: ServeOptions,
     app_name: AppFile = None,
     port: Annotated[
@@ -171,7 +171,7 @@ def run(
         session.terminal.document({"settled": settled})
 
 
-def _server(session: Session, opened: App, port: int) -> tuple[Beside, str | None]:
+def _server(session: CommandSession, opened: App, port: int) -> tuple[Beside, str | None]:
     """Return a server to run alongside the worker, and its URL."""
     with needs_extra("server"):
         from headway.cli.http_serving import AddressOptions, HttpServing  # noqa: PLC0415
@@ -222,7 +222,7 @@ class WorkOptions:
 
 @command(app, cls=_WorkerCommand)
 def worker(
-    session: Session,
+    session: CommandSession,
     options: ServeOptions,
     what: WorkOptions,
     app_name: AppFile = None,
@@ -240,7 +240,7 @@ def worker(
     if not what.system:
         require_app(session, app_name)
     if what.processes > 1:
-        children = Processes(
+        children = _Processes(
             _child(session, options, app_name, what),
             count=what.processes,
             drain=what.drain is not None,
@@ -281,7 +281,7 @@ def worker(
 
 
 def _with_systems(
-    session: Session, app: App, options: ServeOptions, names: Sequence[str], *, whole: bool
+    session: CommandSession, app: App, options: ServeOptions, names: Sequence[str], *, whole: bool
 ) -> tuple[AbstractAsyncContextManager[None] | None, ServeOptions]:
     """Add the kinds of systems to an app.
 
@@ -313,7 +313,7 @@ def _drainer(app: App, drain: Drain, meter: Meter) -> Beside:
 
 
 def _child(
-    session: Session, options: ServeOptions, app_name: str | None, what: WorkOptions
+    session: CommandSession, options: ServeOptions, app_name: str | None, what: WorkOptions
 ) -> list[str]:
     systems = (f"--system={name}" for name in what.system or ())
     line = ["worker", *options.for_child(), *systems]

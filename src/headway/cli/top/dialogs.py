@@ -17,7 +17,7 @@ from headway.core.errors import HeadwayError
 from headway.core.hidden import hidden_text
 
 
-class Ask(ModalScreen[str | None]):
+class ConfirmDialog(ModalScreen[str | None]):
     """Asks to confirm an action; the result is the reason, or None if it was declined."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "No")]
@@ -40,7 +40,7 @@ class Ask(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-class Page(ModalScreen[None]):
+class PageDialog(ModalScreen[None]):
     """A full-screen text that is reloaded at each refresh."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

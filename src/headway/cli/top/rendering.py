@@ -41,7 +41,7 @@ class Column(NamedTuple):
     wide: bool = False
 
 
-class Row(NamedTuple):
+class _Row(NamedTuple):
     """A row of a view: the name or id of its subject, and a text for each column."""
 
     key: str
@@ -74,7 +74,7 @@ COLUMNS: Mapping[View, Sequence[Column]] = {
 }  # fmt: skip
 
 
-def rows(snapshot: Snapshot, view: View) -> list[Row]:
+def rows(snapshot: Snapshot, view: View) -> list[_Row]:
     """Return the rows of a view; closed gates, old runs and overdue jobs come first."""
     now = snapshot.overview.stats.now
     match view:
@@ -94,7 +94,7 @@ def rows(snapshot: Snapshot, view: View) -> list[Row]:
             assert_never(view)
 
 
-def _lane(snapshot: Snapshot, lane: LaneView, now: int) -> Row:
+def _lane(snapshot: Snapshot, lane: LaneView, now: int) -> _Row:
     found, counts = snapshot.latencies.get(lane.name), lane.counts
     oldest = lane.oldest_due_at
     p50, p95 = (None, None) if found is None else (found.p50_ms, found.p95_ms)
@@ -106,10 +106,10 @@ def _lane(snapshot: Snapshot, lane: LaneView, now: int) -> Row:
         f"{snapshot.finished[lane.name]:.1f}" if lane.name in snapshot.finished else "",
         _span(p50), _span(p95), _span(lane.spec.target_ms), str(lane.workers), state,
     )  # fmt: skip
-    return Row(lane.name, cells)
+    return _Row(lane.name, cells)
 
 
-def _gate(gate: GateState, now: int) -> Row:
+def _gate(gate: GateState, now: int) -> _Row:
     held = ", ".join(one.job[-SHORT_ID:] for one in gate.holders[:1])
     more = f" +{gate.holder_count - 1}" if gate.holder_count > 1 else ""
     closed = f"{gate.closed_by}: {gate.closed_reason}" if gate.closed_reason else gate.closed_by
@@ -117,25 +117,25 @@ def _gate(gate: GateState, now: int) -> Row:
     used = (f"{gate.used} of {of}" if of else str(gate.used)) if gate.counts else ""
     state, parked = gate_state(gate), str(gate.parked) if gate.parked else ""
     cells = (gate.name, gate.kind, state, used, parked, _opens(gate, now), held + more, closed)
-    return Row(gate.name, cells)
+    return _Row(gate.name, cells)
 
 
-def _running(job: JobView, names: Mapping[str, str], now: int) -> Row:
+def _running(job: JobView, names: Mapping[str, str], now: int) -> _Row:
     worker = names.get(job.worker or "") or (job.worker or "")[:SHORT_ID]
     since = rounded_duration(max(0, now - _since(job)))
     cells = (job.kind, job.lane, str(job.state), since, str(job.attempt), worker)
-    return Row(job.id, (*cells, job.id[-SHORT_ID:]))
+    return _Row(job.id, (*cells, job.id[-SHORT_ID:]))
 
 
-def _waiting(job: JobView, now: int) -> Row:
+def _waiting(job: JobView, now: int) -> _Row:
     cells = (job.kind, job.lane, job.tenant, str(job.state), _away(job.due_at, now))
-    return Row(job.id, (*cells, job.parked_at or "", job.id[-SHORT_ID:]))
+    return _Row(job.id, (*cells, job.parked_at or "", job.id[-SHORT_ID:]))
 
 
-def _dead(job: JobView, now: int) -> Row:
+def _dead(job: JobView, now: int) -> _Row:
     ended = "" if job.finished_at is None else _away(job.finished_at, now)
     error = hidden_text(next(iter((job.error or job.reason).splitlines()), ""))
-    return Row(job.id, (job.kind, job.lane, ended, str(job.attempt), error, job.id[-SHORT_ID:]))
+    return _Row(job.id, (job.kind, job.lane, ended, str(job.attempt), error, job.id[-SHORT_ID:]))
 
 
 def _since(job: JobView) -> int:

@@ -18,7 +18,7 @@ from textual.widgets import DataTable, Input, Static
 
 from headway.cli.facts import WHY_COLUMNS, gate_facts, why_facts, why_gate
 from headway.cli.terminal import LocalClock, shown
-from headway.cli.top.dialogs import Ask, Page
+from headway.cli.top.dialogs import ConfirmDialog, PageDialog
 from headway.cli.top.rendering import (
     COLUMNS,
     as_text,
@@ -66,7 +66,7 @@ P50 and P95 are waits from due to start, of the newest 100 starts of the last
 hour, read for one lane after the other. A view shows up to 100 jobs."""
 
 
-class Table(DataTable[Text]):
+class RowsTable(DataTable[Text]):
     """The rows of a view, with as many columns as fit."""
 
     class Fitted(Message):
@@ -83,9 +83,9 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen, ModalScreen { background: ansi_default; color: ansi_default; }
-    Ask { align: center middle; }
-    Ask > Static { width: 90%; height: auto; }
-    Ask > Input { width: 90%; }
+    ConfirmDialog { align: center middle; }
+    ConfirmDialog > Static { width: 90%; height: auto; }
+    ConfirmDialog > Input { width: 90%; }
     DataTable { height: 1fr; background: ansi_default; scrollbar-size-vertical: 1; }
     DataTable > .datatable--header, DataTable:ansi > .datatable--header {
         background: ansi_default; text-style: bold underline;
@@ -143,14 +143,14 @@ class Top(App[None]):
         """Create the parts of the screen, from top to bottom."""
         for part in ("head", "stuck", "views"):
             yield Static(id=part)
-        yield Table(cursor_type="row", cell_padding=0, show_row_labels=False)
+        yield RowsTable(cursor_type="row", cell_padding=0, show_row_labels=False)
         yield Input(id="filter", placeholder="only rows with this text")
         yield Static(classes="said")
         yield Static(Text(_KEYS, style="dim"), id="keys")
 
     def on_mount(self) -> None:
         """Start taking snapshots."""
-        self.query_one(Table).focus()
+        self.query_one(RowsTable).focus()
         self.run_worker(self._keep_reloading(), group="reload")
 
     async def _keep_reloading(self) -> None:
@@ -171,7 +171,7 @@ class Top(App[None]):
             except HeadwayError as error:
                 self._away = hidden_text(str(error))
             self.paint()
-            if isinstance(self.screen, Page):
+            if isinstance(self.screen, PageDialog):
                 await self.screen.reload()
 
     # ------------------------------------------------------------------------------- painting
@@ -221,7 +221,7 @@ class Top(App[None]):
         return text
 
     def _paint_table(self, snapshot: Snapshot) -> None:
-        table = self.screen_stack[0].query_one(Table)
+        table = self.screen_stack[0].query_one(RowsTable)
         wanted = self._filter.casefold()
         found = [
             row
@@ -251,7 +251,7 @@ class Top(App[None]):
         key = before[was_at] if was_at < len(before) else None
         table.move_cursor(row=keys.index(key) if key in keys else min(was_at, len(before)))
 
-    def on_table_fitted(self) -> None:
+    def on_rows_table_fitted(self) -> None:
         """Repaint for the new width."""
         self.paint()
 
@@ -267,14 +267,14 @@ class Top(App[None]):
     @property
     def _selected(self) -> str | None:
         """The lane, gate or job at the cursor, if any."""
-        if isinstance(self.screen, Page):
+        if isinstance(self.screen, PageDialog):
             return self.screen.job
-        at = self.screen_stack[0].query_one(Table).cursor_row
+        at = self.screen_stack[0].query_one(RowsTable).cursor_row
         return self._keys[at] if 0 <= at < len(self._keys) else None
 
     @property
     def _selected_job(self) -> str | None:
-        if self._view in STATES or isinstance(self.screen, Page):
+        if self._view in STATES or isinstance(self.screen, PageDialog):
             return self._selected
         return None
 
@@ -317,7 +317,7 @@ class Top(App[None]):
 
     def _end_filter(self) -> None:
         self.query_one("#filter", Input).display = False
-        self.query_one(Table).focus()
+        self.query_one(RowsTable).focus()
 
     # -------------------------------------------------------------------------------- details
 
@@ -330,9 +330,9 @@ class Top(App[None]):
             self.query_one("#filter", Input).value = selected
             self.action_view(View.WAITING)
         elif self._view is View.GATES:
-            self.push_screen(Page(lambda: self._read_gate(selected)))
+            self.push_screen(PageDialog(lambda: self._read_gate(selected)))
         else:
-            self.push_screen(Page(lambda: self._read_job(selected), job=selected))
+            self.push_screen(PageDialog(lambda: self._read_job(selected), job=selected))
 
     def action_why(self) -> None:
         """Explain why the job, or the lane's oldest job, waits; or show the gate."""
@@ -340,11 +340,11 @@ class Top(App[None]):
         if selected is None:
             return
         if job is not None:
-            self.push_screen(Page(lambda: self._read_why(job), job=job))
+            self.push_screen(PageDialog(lambda: self._read_why(job), job=job))
         elif self._view is View.GATES:
-            self.push_screen(Page(lambda: self._read_gate(selected)))
+            self.push_screen(PageDialog(lambda: self._read_gate(selected)))
         else:
-            self.push_screen(Page(lambda: self._read_lane(selected)))
+            self.push_screen(PageDialog(lambda: self._read_lane(selected)))
 
     def action_explain(self) -> None:
         """Show the help."""
@@ -352,7 +352,7 @@ class Top(App[None]):
         async def text() -> Text:
             return Text(_HELP)
 
-        self.push_screen(Page(text))
+        self.push_screen(PageDialog(text))
 
     async def _read_job(self, job: str) -> Text:
         found = await self._store.read(JobQuery(id=job))
@@ -451,7 +451,7 @@ class Top(App[None]):
             if reason is not None:
                 self.run_worker(self._attempt(do(reason)), group="act")
 
-        self.push_screen(Ask(question), then)
+        self.push_screen(ConfirmDialog(question), then)
 
     async def _attempt(self, work: Awaitable[str]) -> None:
         try:

@@ -69,7 +69,7 @@ OUTCOME_NAMES: dict[type[Outcome], str] = {
 }
 
 
-class Operation(StrEnum):
+class _Operation(StrEnum):
     """The operation that a span records."""
 
     ENQUEUE = "enqueue"
@@ -80,14 +80,14 @@ class Operation(StrEnum):
 
 
 _TYPES = {
-    Operation.ENQUEUE: "send",
-    Operation.CLAIM: "receive",
-    Operation.RUN: "process",
-    Operation.SETTLE: "settle",
+    _Operation.ENQUEUE: "send",
+    _Operation.CLAIM: "receive",
+    _Operation.RUN: "process",
+    _Operation.SETTLE: "settle",
 }
 
 
-def operation_attributes(operation: Operation, job: str) -> Attributes:
+def operation_attributes(operation: _Operation, job: str) -> Attributes:
     """Return the attributes of every span."""
     attributes: Attributes = {
         "messaging.system": "headway",
@@ -105,7 +105,7 @@ def enqueue_attributes(job: NewJob, made: str) -> Attributes:
     Args:
         made: id of the job in the store; differs from the job's own if it is a duplicate.
     """
-    attributes = operation_attributes(Operation.ENQUEUE, made) | {
+    attributes = operation_attributes(_Operation.ENQUEUE, made) | {
         "messaging.destination.name": job.lane,
         "messaging.message.body.size": len(job.args),
         "headway.kind": job.kind,
@@ -116,7 +116,7 @@ def enqueue_attributes(job: NewJob, made: str) -> Attributes:
     return attributes
 
 
-def run_attributes(operation: Operation, claimed: Claimed, worker: str) -> Attributes:
+def run_attributes(operation: _Operation, claimed: Claimed, worker: str) -> Attributes:
     """Return the attributes of a claim's or run's span."""
     attributes = operation_attributes(operation, claimed.id) | {
         "messaging.destination.name": claimed.lane,
@@ -245,11 +245,11 @@ class Recorder:
     def claimed(self, request: ClaimRequest, reply: ClaimReply, started_ns: int) -> None:
         """Record a claim's span for each of its runs."""
         for claimed in reply.jobs:
-            attributes = run_attributes(Operation.CLAIM, claimed, request.worker)
+            attributes = run_attributes(_Operation.CLAIM, claimed, request.worker)
             attributes["headway.waited_ms"] = max(0, reply.now - claimed.due_at)
             with self._with_id(claimed.id, claim_span(claimed.id, claimed.run)):
                 span = self._tracer.start_span(
-                    f"{Operation.CLAIM} {claimed.lane}",
+                    f"{_Operation.CLAIM} {claimed.lane}",
                     self._child_of(claimed.id, enqueue_span(claimed.id)),
                     SpanKind.CLIENT,
                     attributes,
@@ -260,10 +260,10 @@ class Recorder:
     def running(self, job: Job) -> Span:
         """Start the span of a handler's call; the caller must end it when the handler returns."""
         return self._tracer.start_span(
-            f"{Operation.RUN} {job.lane}",
+            f"{_Operation.RUN} {job.lane}",
             self._child_of(job.id, claim_span(job.id, job.run)),
             SpanKind.CONSUMER,
-            run_attributes(Operation.RUN, job.claimed, ""),
+            run_attributes(_Operation.RUN, job.claimed, ""),
         )
 
     def settled(self, request: SettleRequest, verdicts: Sequence[Verdict], started_ns: int) -> None:
@@ -272,7 +272,7 @@ class Recorder:
             if verdict is Verdict.ALREADY:
                 continue  # recorded when it was written
             span = self._tracer.start_span(
-                str(Operation.SETTLE),
+                str(_Operation.SETTLE),
                 self._child_of(outcome.job, claim_span(outcome.job, outcome.run)),
                 SpanKind.CLIENT,
                 _outcome_attributes(outcome, verdict, request.worker),
@@ -289,14 +289,14 @@ class Recorder:
         """Record a signal, unless its job is not known yet."""
         if reply.job is None:
             return
-        attributes = operation_attributes(Operation.SIGNAL, reply.job) | {
+        attributes = operation_attributes(_Operation.SIGNAL, reply.job) | {
             "headway.signal": signal.kind.value,
             "headway.answer": reply.answer.value,
         }
         if reply.state is not None:
             attributes["headway.state"] = reply.state
         self._tracer.start_span(
-            str(Operation.SIGNAL),
+            str(_Operation.SIGNAL),
             self._child_of(reply.job, enqueue_span(reply.job)),
             SpanKind.CONSUMER,
             attributes,
@@ -309,7 +309,7 @@ class Recorder:
         attributes["headway.created"] = reply.created
         with self._with_id(reply.id, enqueue_span(reply.id)) if reply.created else nullcontext():
             return self._tracer.start_span(
-                f"{Operation.ENQUEUE} {job.lane}",
+                f"{_Operation.ENQUEUE} {job.lane}",
                 self._root(reply.id)
                 if reply.created
                 else self._child_of(reply.id, enqueue_span(reply.id)),
@@ -354,7 +354,7 @@ def _links(cause: Span) -> list[Link]:
 
 
 def _outcome_attributes(outcome: Outcome, verdict: Verdict, worker: str) -> Attributes:
-    return operation_attributes(Operation.SETTLE, outcome.job) | {
+    return operation_attributes(_Operation.SETTLE, outcome.job) | {
         "messaging.client.id": worker,
         "headway.run": outcome.run,
         "headway.outcome": OUTCOME_NAMES[type(outcome)],

@@ -31,7 +31,7 @@ CHECKS_KEPT = 10
 """Checks after which a prefetched job is handed back, unless it is about to start."""
 
 
-class Prefetch:
+class PrefetchSize:
     """Sets the number of jobs to prefetch, from the handlers' throughput.
 
     Handlers that started together end together: fifty of 200 ms end within a millisecond or two,
@@ -135,7 +135,7 @@ class Claimer:
         queue: ReadyQueue,
         held: Held,
         lease: Lease,
-        prefetch: Prefetch,
+        prefetch: PrefetchSize,
         timing: Timing,
         on_idle: Callable[[], None] | None = None,
     ) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 from headway.contract.claims import Claimed
 from headway.contract.outcomes import Died, Failed, Outcome, Released, Succeeded
 from headway.core.errors import InvariantBroken
-from headway.runtime.handler import Place
+from headway.runtime.handler import ExecutionMode
 from headway.runtime.job import HandlerContext, Job, Stop
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing
 from headway.runtime.worker.lease import Held, Lease, Run
 from headway.runtime.worker.outcomes import Failures, outcome_of_error, outcome_of_return
-from headway.runtime.worker.plans import Plan, Plans
+from headway.runtime.worker.plans import Plans, StagePlan
 from headway.runtime.worker.settler import Settler
 
 
@@ -204,7 +204,7 @@ class HandlerSlot:
         failures: Failures,
     ) -> None:
         self.job: Job | None = None
-        self._plan: Plan | None = None
+        self._plan: StagePlan | None = None
         self._queue = queue
         self._plans = plans
         self._context = context
@@ -237,12 +237,12 @@ class HandlerSlot:
         if job is None:
             return
         job.request_stop(why)
-        match plan.place if plan else Place.LOOP:
-            case Place.LOOP:
+        match plan.place if plan else ExecutionMode.LOOP:
+            case ExecutionMode.LOOP:
                 self.task.cancel()
-            case Place.PROCESS:
+            case ExecutionMode.PROCESS:
                 self._plans.processes.kill(job.claimed)
-            case Place.THREAD:
+            case ExecutionMode.THREAD:
                 pass
 
     def abort(self) -> None:
@@ -265,7 +265,11 @@ class HandlerSlot:
     @property
     def in_thread(self) -> bool:
         """Whether it runs a handler in a thread, which cannot be stopped from outside."""
-        return self.job is not None and self._plan is not None and self._plan.place is Place.THREAD
+        return (
+            self.job is not None
+            and self._plan is not None
+            and self._plan.place is ExecutionMode.THREAD
+        )
 
     async def _work(self) -> None:  # noqa: C901, PLR0912  (the hot path: each call costs jobs a second)
         queue, plans, context = self._queue, self._plans, self._context
@@ -325,10 +329,10 @@ class HandlerSlot:
             raise error
         if isinstance(error, asyncio.CancelledError):
             if job.stop is None and self._all_cancelled:
-                place = self._plan.place if self._plan else Place.LOOP
-                if place is Place.THREAD:
+                place = self._plan.place if self._plan else ExecutionMode.LOOP
+                if place is ExecutionMode.THREAD:
                     raise error  # the handler itself still runs, so its run is kept
-                if place is Place.PROCESS:
+                if place is ExecutionMode.PROCESS:
                     self._plans.processes.kill(job.claimed)
                 job.request_stop("stop")
             self._clear_cancellation()

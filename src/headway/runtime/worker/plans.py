@@ -14,7 +14,7 @@ import msgspec
 from headway.contract.claims import Claimed
 from headway.contract.store import Store
 from headway.core.errors import HandlerError, UnknownKind
-from headway.runtime.handler import Handler, Place
+from headway.runtime.handler import ExecutionMode, Handler
 from headway.runtime.handler_results import Dead
 from headway.runtime.job import HandlerContext, Job
 from headway.runtime.kind import NOOP, Kind
@@ -24,10 +24,10 @@ from headway.runtime.timing import Timing
 from headway.runtime.worker.outcomes import HandlerCrashed, Unusable
 from headway.runtime.worker.processes import Processes
 
-Call = Callable[[Job], Awaitable[object]]
+_Call = Callable[[Job], Awaitable[object]]
 CallNext = Callable[[], Awaitable[object]]
 Middleware = Callable[[Job, CallNext], Awaitable[object]]
-Unknown = Literal["retry", "dead"]
+UnknownKindAction = Literal["retry", "dead"]
 """What a worker does with a job whose kind it does not know."""
 
 
@@ -37,7 +37,7 @@ START_LIMIT = 60.0
 """Seconds after which the timeout of a handler begins even if its process has not begun it."""
 
 
-class Plan:
+class StagePlan:
     """How one stage of one kind is called.
 
     Attributes:
@@ -46,7 +46,7 @@ class Plan:
 
     __slots__ = ("call", "place")
 
-    def __init__(self, call: Call, place: Place) -> None:
+    def __init__(self, call: _Call, place: ExecutionMode) -> None:
         self.call = call
         self.place = place
 
@@ -63,7 +63,7 @@ class Plans:
         *,
         size: int,
         timing: Timing,
-        unknown: Unknown = "retry",
+        unknown: UnknownKindAction = "retry",
     ) -> None:
         """Create a plan for each stage of each kind.
 
@@ -71,7 +71,7 @@ class Plans:
             middleware: the first one is the outermost.
             size: maximum number of threads.
         """
-        self._unknown: Unknown = unknown
+        self._unknown: UnknownKindAction = unknown
         self._kinds = kinds
         self.processes = Processes()
         self._threads = Threads(size)
@@ -91,13 +91,13 @@ class Plans:
             for stage in [next(iter(kind.handlers))]
         }
 
-    def find(self, claimed: Claimed) -> Plan | None:
+    def find(self, claimed: Claimed) -> StagePlan | None:
         """Return the plan for a job, or None if this worker does not know its kind or stage."""
         if claimed.stage:
             return self._staged.get((claimed.kind, claimed.stage))
         return self._first.get(claimed.kind)
 
-    async def run(self, plan: Plan | None, job: Job) -> object:
+    async def run(self, plan: StagePlan | None, job: Job) -> object:
         """Call the handler of a job that has a timeout, or refuse a job without a plan.
 
         Raises:
@@ -112,9 +112,9 @@ class Plans:
                 reason = f"{UnknownKind.code}: {message}"
                 raise Dead(reason)
             raise UnknownKind(message, hint="deploy the app that has it, or serve other lanes")
-        if plan.place is Place.PROCESS:
+        if plan.place is ExecutionMode.PROCESS:
             return await plan.call(job)
-        if plan.place is Place.THREAD:
+        if plan.place is ExecutionMode.THREAD:
             return await self._run_until_timeout(plan.call(job), job)
         scope = self._timing.limit(_timeout(job))
         try:
@@ -152,22 +152,22 @@ class Plans:
             job.request_stop("timeout")
             self.processes.kill(job.claimed)
 
-    def _plan(self, kind: Kind, handler: Handler) -> Plan:
+    def _plan(self, kind: Kind, handler: Handler) -> StagePlan:
         call = self._call_of(kind, handler)
         for one in reversed(self._middleware):
             call = _around(one, call)
-        return Plan(call, Place.LOOP if kind.asks else handler.place)
+        return StagePlan(call, ExecutionMode.LOOP if kind.asks else handler.place)
 
-    def _call_of(self, kind: Kind, handler: Handler) -> Call:
+    def _call_of(self, kind: Kind, handler: Handler) -> _Call:
         if kind.asks is not None:
             ask = kind.asks
             return lambda job: reconcile(job, self._store, ask, self._kinds)
         match handler.place:
-            case Place.THREAD:
+            case ExecutionMode.THREAD:
                 return lambda job: self._threads.run(lambda: handler.call(job, job.claimed.args))
-            case Place.PROCESS:
+            case ExecutionMode.PROCESS:
                 return lambda job: self._in_process(job, handler)
-            case Place.LOOP:
+            case ExecutionMode.LOOP:
                 return _in_loop(kind, handler)
 
     async def _in_process(self, job: Job, handler: Handler) -> object:
@@ -199,7 +199,7 @@ def _timeout(job: Job) -> float:
     return (job.claimed.policy.timeout_ms or 0) / 1000
 
 
-def _in_loop(kind: Kind, handler: Handler) -> Call:
+def _in_loop(kind: Kind, handler: Handler) -> _Call:
     fn = cast("Callable[..., Awaitable[object]]", handler.fn)
     if kind.name == NOOP:
         return fn
@@ -213,7 +213,7 @@ def _decode_and_call(handler: Handler, job: Job) -> Awaitable[object]:
     return cast("Awaitable[object]", handler.call(job, job.claimed.args))
 
 
-def _around(one: Middleware, call: Call) -> Call:
+def _around(one: Middleware, call: _Call) -> _Call:
     return lambda job: one(job, partial(call, job))
 
 

@@ -27,7 +27,7 @@ from headway.runtime.kind import Kind
 from headway.runtime.records import encode
 from headway.runtime.worker.outcomes import HandlerCrashed, describe
 
-Write = Callable[[Outcome], Verdict]
+_Write = Callable[[Outcome], Verdict]
 
 
 CHECK_EVERY = 1.0
@@ -49,10 +49,10 @@ class Processes:
         self,
         job: Job,
         handler: Handler,
-        write: Write,
+        write: _Write,
         note: Callable[[bytes], None],
         begin: Callable[[], object],
-    ) -> Done:
+    ) -> HandlerDone:
         """Call a handler in a process, and wait until it returns.
 
         Args:
@@ -114,13 +114,13 @@ class Processes:
         process: _Process,
         job: Job,
         handler: Handler,
-        write: Write,
+        write: _Write,
         note: Callable[[bytes], None],
         begin: Callable[[], object],
-    ) -> Done:
+    ) -> HandlerDone:
         pipe = process.pipe
         pipe.send(
-            Order(
+            RunRequest(
                 module=handler.fn.__module__,
                 name=handler.fn.__qualname__,
                 stage=job.stage,
@@ -131,9 +131,9 @@ class Processes:
         while True:
             message = process.receive()
             match message:
-                case Ask(outcome=outcome):
+                case VerdictRequest(outcome=outcome):
                     pipe.send(_answer(job, outcome, write))
-                case Progress(data=data):
+                case HandlerProgress(data=data):
                     note(data)
                 case Begun():
                     begin()
@@ -141,13 +141,13 @@ class Processes:
                     return message
 
 
-def _answer(job: Job, outcome: Outcome, write: Write) -> Reply:
+def _answer(job: Job, outcome: Outcome, write: _Write) -> VerdictReply:
     try:
         verdict = write(outcome)
         job.settled_by(outcome, verdict)
     except HeadwayError as error:
-        return Reply(verdict=None, error=error)
-    return Reply(verdict=verdict)
+        return VerdictReply(verdict=None, error=error)
+    return VerdictReply(verdict=verdict)
 
 
 class _Process:
@@ -189,7 +189,7 @@ class _Process:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class RunRequest:
     """Sent to the process: the job to run, and its handler, by its name in its module."""
 
     module: str
@@ -205,14 +205,14 @@ class Begun:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ask:
+class VerdictRequest:
     """Sent by the process: the handler writes an outcome and waits for its verdict."""
 
     outcome: Outcome
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reply:
+class VerdictReply:
     """Sent to the process: the store's verdict, or why there is none."""
 
     verdict: Verdict | None
@@ -220,14 +220,14 @@ class Reply:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Progress:
+class HandlerProgress:
     """Sent by the process: progress of the handler."""
 
     data: bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Done:
+class HandlerDone:
     """Sent by the process: the handler has ended.
 
     Attributes:
@@ -262,7 +262,7 @@ def serve(pipe: Pipe) -> None:
                 pipe.send(done)
             except (PicklingError, TypeError, AttributeError) as error:
                 # An error that cannot be pickled is sent as its text.
-                pipe.send(Done(error=describe(done.raised or error)))
+                pipe.send(HandlerDone(error=describe(done.raised or error)))
         except (EOFError, OSError):
             return
 
@@ -288,18 +288,18 @@ class PipeContext:
         Raises:
             HeadwayError: the error that the worker got.
         """
-        self._pipe.send(Ask(outcome=outcome))
-        reply: Reply = self._pipe.recv()
+        self._pipe.send(VerdictRequest(outcome=outcome))
+        reply: VerdictReply = self._pipe.recv()
         if reply.verdict is None:
             raise reply.error or InvariantBroken("the worker did not answer")
         return reply.verdict
 
     def note_progress(self, job: str, run: int, data: bytes) -> None:  # noqa: ARG002  (one run is here)
         """Send progress to the worker, for its next beat."""
-        self._pipe.send(Progress(data=data))
+        self._pipe.send(HandlerProgress(data=data))
 
 
-def _do(order: Order, pipe: Pipe) -> Done:
+def _do(order: RunRequest, pipe: Pipe) -> HandlerDone:
     job = Job(order.claimed, PipeContext(pipe, order.signal_url))
     try:
         handler = _find(order)
@@ -312,22 +312,22 @@ def _do(order: Order, pipe: Pipe) -> Done:
         if isinstance(answer, Retry | Dead):
             return _raised(answer, then, close)
         if isinstance(answer, Snooze | Next | Unfit):
-            return Done(answer=answer, then=then, close=close)
+            return HandlerDone(answer=answer, then=then, close=close)
         try:
             result = None if answer is None else encode("result", answer)
         except (InvalidValue, PayloadTooLarge) as error:
-            return Done(unusable=str(error), then=then, close=close)
-        return Done(result=result, then=then, close=close)
+            return HandlerDone(unusable=str(error), then=then, close=close)
+        return HandlerDone(result=result, then=then, close=close)
     except (Retry, Dead, HeadwayError) as error:
         then, close = job.take_follow()
         return _raised(error, then, close)
     except BaseException as error:  # noqa: BLE001  (whatever a handler raises is its failure)
         # After a hand-over its follow-up jobs are still created; gates close in any case.
         then, close = job.take_follow()
-        return Done(error=describe(error), then=then, close=close)
+        return HandlerDone(error=describe(error), then=then, close=close)
 
 
-def _raised(error: Exception, then: tuple[NewJob, ...], close: tuple[Closing, ...]) -> Done:
+def _raised(error: Exception, then: tuple[NewJob, ...], close: tuple[Closing, ...]) -> HandlerDone:
     """Return a report of an error that survives pickling.
 
     A user's exception class may not take the arguments with which pickle recreates it. Its text is
@@ -337,16 +337,16 @@ def _raised(error: Exception, then: tuple[NewJob, ...], close: tuple[Closing, ..
         ForkingPickler.loads(ForkingPickler.dumps(error))  # type: ignore[misc]  # a static method
     except Exception:  # noqa: BLE001  (a user's class may raise anything here)
         if not isinstance(error, Retry | Dead):
-            return Done(error=describe(error), then=then, close=close)
+            return HandlerDone(error=describe(error), then=then, close=close)
         plain = Retry() if isinstance(error, Retry) else Dead()
         plain.__dict__.update(
             {name: vars(error).get(name, own) for name, own in vars(plain).items()}
         )
         error = plain
-    return Done(raised=error, then=then, close=close)
+    return HandlerDone(raised=error, then=then, close=close)
 
 
-def _find(order: Order) -> Handler:
+def _find(order: RunRequest) -> Handler:
     found: Any = importlib.import_module(order.module)
     for part in order.name.split("."):
         found = getattr(found, part)

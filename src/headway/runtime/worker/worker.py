@@ -29,7 +29,7 @@ from headway.runtime.chores import Sweep, TimetableChore
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.timing import Timing, persist
-from headway.runtime.worker.claimer import Claimer, Prefetch, wake_after_settling
+from headway.runtime.worker.claimer import Claimer, PrefetchSize, wake_after_settling
 from headway.runtime.worker.handler_slot import HandlerSlot, ReadyQueue
 from headway.runtime.worker.lease import Heartbeat, HeartbeatThread, Held, Lease, Run
 from headway.runtime.worker.loop_watch import LoopWatch
@@ -93,7 +93,7 @@ class WorkerRun:
             queue=self.queue,
             held=self._held,
             lease=self._lease,
-            prefetch=Prefetch(settings.prefetch),
+            prefetch=PrefetchSize(settings.prefetch),
             timing=timing,
             on_idle=partial(self.stop, now=False) if settings.until_idle else None,
         )

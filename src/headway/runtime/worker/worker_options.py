@@ -18,7 +18,7 @@ from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.signals import SignalUrls, read_signing_keys
 from headway.runtime.timing import Timing
 from headway.runtime.worker.outcomes import OnFailure, check_hook
-from headway.runtime.worker.plans import Middleware, Unknown
+from headway.runtime.worker.plans import Middleware, UnknownKindAction
 
 MOST_AHEAD = 2_000
 LEASE_MS = 30_000
@@ -90,7 +90,7 @@ class WorkerOptions(TypedDict, total=False):
     before: Callable[[], Awaitable[None]]
     rebuild: Callable[[], Awaitable[None]]
     duties: Sequence[Duty]
-    unknown: Unknown
+    unknown: UnknownKindAction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +116,7 @@ class WorkerSettings:
     before: Callable[[], Awaitable[None]] | None
     rebuild: Callable[[], Awaitable[None]] | None
     duties: tuple[Duty, ...]
-    unknown: Unknown
+    unknown: UnknownKindAction
 
 
 def read_lease(what: str, value: object) -> int:

@@ -14,6 +14,7 @@ from headway.runtime.latency import LaneLatency
 from headway.runtime.settings_table import Span
 from headway.server.alerts.rule_set import AnyRuleSet, Facts, RuleSet
 from headway.server.alerts.rules import (
+    FindingTexts,
     Grows,
     Lasting,
     Lasts,
@@ -21,7 +22,6 @@ from headway.server.alerts.rules import (
     Now,
     Rule,
     Severity,
-    Texts,
     ThresholdTable,
 )
 
@@ -98,7 +98,7 @@ class _Conditions:
 
     at: AlertSettings
 
-    def store_away(self, facts: Facts) -> Texts:
+    def store_away(self, facts: Facts) -> FindingTexts:
         """Report a store that does not respond, or that is not the same as before."""
         if isinstance(facts.fault, StoreChanged):
             # The store has responded, and waiting does not help: alert at once.
@@ -109,7 +109,7 @@ class _Conditions:
         seconds = facts.away_ms // 1000
         return {"store": f"the store has not responded for {seconds} s: {facts.fault.message}"}
 
-    def dead_jobs(self, grown: Mapping[str, int], dead: Mapping[str, int]) -> Texts:
+    def dead_jobs(self, grown: Mapping[str, int], dead: Mapping[str, int]) -> FindingTexts:
         """Report lanes in which too many jobs died recently."""
         within = format_duration(self.at.dead_jobs_within_ms)
         return {
@@ -120,7 +120,7 @@ class _Conditions:
             if new > self.at.dead_jobs_more_than
         }
 
-    def horizon(self, facts: Facts) -> Texts | None:
+    def horizon(self, facts: Facts) -> FindingTexts | None:
         """Report gates whose hours are about to end; past its horizon a gate is closed."""
         if facts.overview is None:
             return None

@@ -11,8 +11,8 @@ from headway.core.errors import HeadwayError, InvalidValue, StoreFull
 from headway.runtime.latency import LaneLatency
 from headway.server.alerts.rules import (
     AlertStorage,
-    Finding,
     Rule,
+    RuleFinding,
     RuleState,
     StatefulRule,
     StoredAlerts,
@@ -45,7 +45,7 @@ _log = logging.getLogger("headway.alerts")
 Seen = TypeVar("Seen")
 """The type of facts that the rules of a rule set evaluate."""
 
-Found = tuple[Rule[Any], Sequence[Finding]]
+RuleFindings = tuple[Rule[Any], Sequence[RuleFinding]]
 """A rule and its current findings."""
 
 
@@ -97,10 +97,10 @@ class RuleSet(Generic[Seen]):
                 standing = {one.subject for one in stored.standing if one.rule == rule.name}
                 rule.restore(state, standing, ahead_ms)
 
-    async def check(self, facts: Facts) -> Sequence[Found]:
+    async def check(self, facts: Facts) -> Sequence[RuleFindings]:
         """Return the findings of each rule, except rules without enough data."""
         seen = await self._read(facts)
-        found: list[Found] = []
+        found: list[RuleFindings] = []
         if seen is None:
             return found
         for rule in self._rules:

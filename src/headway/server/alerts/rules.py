@@ -86,7 +86,7 @@ class AlertStorage(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class RuleFinding:
     """Something that is wrong now.
 
     Attributes:
@@ -115,7 +115,7 @@ class Rule(Protocol[Seen_contra]):
         """The severity of its findings."""
         ...
 
-    def check(self, facts: Seen_contra) -> Sequence[Finding] | None:
+    def check(self, facts: Seen_contra) -> Sequence[RuleFinding] | None:
         """Return what is wrong now; None if that is unknown."""
         ...
 
@@ -154,14 +154,14 @@ class Timed(Protocol):
 Seen = TypeVar("Seen", bound=Timed)
 
 
-Texts = Mapping[str, str]
+FindingTexts = Mapping[str, str]
 """Findings: by subject, one sentence with the facts."""
 Lasting = Mapping[str, Callable[[int], str]]
 """Findings: by subject, a function from the duration so far in ms to the sentence."""
 
 
-def _findings(texts: Texts) -> Sequence[Finding]:
-    return [Finding(subject=subject, text=text) for subject, text in texts.items()]
+def _findings(texts: FindingTexts) -> Sequence[RuleFinding]:
+    return [RuleFinding(subject=subject, text=text) for subject, text in texts.items()]
 
 
 @dataclass(slots=True)
@@ -174,9 +174,9 @@ class Now(Generic[Seen]):
 
     name: str
     severity: Severity
-    find: Callable[[Seen], Texts | None]
+    find: Callable[[Seen], FindingTexts | None]
 
-    def check(self, facts: Seen) -> Sequence[Finding] | None:
+    def check(self, facts: Seen) -> Sequence[RuleFinding] | None:
         """See `Rule.check`."""
         found = self.find(facts)
         return None if found is None else _findings(found)
@@ -197,7 +197,7 @@ class Lasts(Generic[Seen]):
     find: Callable[[Seen], Lasting | None]
     _since: dict[str, int] = field(default_factory=dict[str, int], init=False)
 
-    def check(self, facts: Seen) -> Sequence[Finding] | None:
+    def check(self, facts: Seen) -> Sequence[RuleFinding] | None:
         """See `Rule.check`."""
         found = self.find(facts)
         if found is None:
@@ -231,13 +231,13 @@ class Grows(Generic[Seen]):
     severity: Severity
     within_ms: int
     counts: Callable[[Seen], Mapping[str, int] | None]
-    find: Callable[[Mapping[str, int]], Texts]
+    find: Callable[[Mapping[str, int]], FindingTexts]
     seen: Mapping[str, int] | None = field(default=None, init=False)
     _grown: dict[str, deque[tuple[int, int]]] = field(
         default_factory=dict[str, deque[tuple[int, int]]], init=False
     )
 
-    def check(self, facts: Seen) -> Sequence[Finding] | None:
+    def check(self, facts: Seen) -> Sequence[RuleFinding] | None:
         """See `Rule.check`."""
         counts = self.counts(facts)
         return None if counts is None else _findings(self.find(self._note(counts, facts.at)))

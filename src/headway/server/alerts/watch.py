@@ -24,11 +24,11 @@ from headway.core.errors import (
 from headway.runtime.latency import lane_latencies
 from headway.runtime.timing import Timing
 from headway.server.alerts.engine import STORE_AWAY
-from headway.server.alerts.rule_set import Alerts, AnyRuleSet, Facts, Found
+from headway.server.alerts.rule_set import Alerts, AnyRuleSet, Facts, RuleFindings
 from headway.server.alerts.rules import (
     AlertStorage,
-    Finding,
     Rule,
+    RuleFinding,
     Severity,
     Standing,
     StoredAlerts,
@@ -82,7 +82,7 @@ DRAIN_S = 10.0
 """Maximum time that an exiting process waits for its alerts to be sent."""
 
 
-class Sink(Protocol):
+class AlertSink(Protocol):
     """A destination of alerts."""
 
     def send(self, alert: Alert) -> None:
@@ -140,7 +140,7 @@ class AlertThrottle:
         self._runbooks = runbooks
         self._standing: dict[tuple[str, str], _Standing] = {}
 
-    def update(self, rule: Rule[Any], findings: Sequence[Finding], at: int) -> list[Alert]:
+    def update(self, rule: Rule[Any], findings: Sequence[RuleFinding], at: int) -> list[Alert]:
         """Return the alerts of a rule to send: new, repeated and healed ones."""
         due: list[Alert] = []
         for place, finding in enumerate(findings):
@@ -348,7 +348,7 @@ class AlertWatcher:
         *,
         rule_sets: Sequence[AnyRuleSet],
         alerts: Alerts,
-        sinks: Sequence[Sink],
+        sinks: Sequence[AlertSink],
         each_ms: int,
     ) -> None:
         self._store = store
@@ -413,7 +413,7 @@ class AlertWatcher:
                     for sink in self._sinks:
                         sink.send(alert)
 
-    async def _findings(self, rule_set: AnyRuleSet, facts: Facts) -> Sequence[Found]:
+    async def _findings(self, rule_set: AnyRuleSet, facts: Facts) -> Sequence[RuleFindings]:
         """Return the findings of a rule set; empty if its facts cannot be read."""
         try:
             async with self._timing.limit(PATIENCE_S):

@@ -174,7 +174,7 @@ Count = Annotated[int, Field(ge=0, le=MAX_CAPACITY)]
 Positive = Annotated[int, Field(ge=1, le=MAX_CAPACITY)]
 """A number of permits, starts or jobs; at least 1."""
 
-Priority = Annotated[int, Field(ge=0, le=MAX_PRIORITY, examples=[512])]
+PriorityField = Annotated[int, Field(ge=0, le=MAX_PRIORITY, examples=[512])]
 """A priority; smaller numbers start first."""
 
 Span = Annotated[

@@ -37,7 +37,7 @@ MOST_EXCEPTIONS = 1_000
 Members = Annotated[
     dict[Name, Count], max_fields(MOST_MEMBERS), Field(min_length=1, max_length=MOST_MEMBERS)
 ]
-Shared = Annotated[
+_Shared = Annotated[
     bool | None,
     Field(
         default=None,
@@ -52,7 +52,7 @@ class SlotsBody(Body):
 
     kind: Literal["slots"]
     capacity: Count = Field(description="Number of permits.")
-    shared: Shared = None
+    shared: _Shared = None
 
 
 class RateBody(Body):
@@ -61,7 +61,7 @@ class RateBody(Body):
     kind: Literal["rate"]
     limit: Count = Field(description="Maximum number of starts in the window.")
     per: Span = Field(description="Length of the window; at least 1 ms.", examples=["1h"])
-    shared: Shared = None
+    shared: _Shared = None
 
 
 class PoolBody(Body):
@@ -72,7 +72,7 @@ class PoolBody(Body):
         description="Number of permits of each member, in order.", examples=[{"+15550001": 4}]
     )
     strategy: Literal["least_used", "round_robin", "first_free"] = "least_used"
-    shared: Shared = None
+    shared: _Shared = None
 
 
 class HoursBody(Body):

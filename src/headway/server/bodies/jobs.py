@@ -15,7 +15,7 @@ from headway.server.bodies.base import (
     JobId,
     Name,
     Positive,
-    Priority,
+    PriorityField,
     Span,
     TenantName,
     Text,
@@ -112,7 +112,7 @@ class WorkBody(Body):
         default=None,
         description="Lane that the job waits in. Defaults to that of its kind, otherwise main.",
     )
-    priority: Priority | None = Field(
+    priority: PriorityField | None = Field(
         default=None, description="Priority; smaller numbers start first. 512 is usual."
     )
     tenant: TenantName | None = Field(default=None, description="Customer that the job runs for.")
@@ -228,7 +228,7 @@ class EditBody(ReasonBody):
     args: dict[str, Any] | None = Field(
         default=None, description="New arguments; they replace all the old ones."
     )
-    priority: Priority | None = Field(
+    priority: PriorityField | None = Field(
         default=None, description="New priority; smaller numbers start first."
     )
     due: When | None = Field(default=None, description="New due time.")

@@ -21,7 +21,7 @@ from headway.runtime.settings_table import Span, Table, read_table
 from headway.runtime.timing import Timing
 from headway.server.hooks.request import TOLERANCE_MS, HookRequest, received
 from headway.server.hooks.sendgrid import SendGrid
-from headway.server.hooks.signals import Provider, Reading
+from headway.server.hooks.signals import Reading, WebhookProvider
 from headway.server.hooks.standard import StandardWebhooks
 from headway.server.hooks.twilio import Twilio
 
@@ -51,7 +51,7 @@ class TwilioTable(Table):
     auth_tokens: Keys = ()
     shared_keys: Keys = ()
 
-    def provider(self) -> Provider:
+    def provider(self) -> WebhookProvider:
         """Return the provider with these keys.
 
         Raises:
@@ -68,7 +68,7 @@ class SendGridTable(Table):
     tolerance: Span = TOLERANCE_MS
     only_refs: bool = False
 
-    def provider(self) -> Provider:
+    def provider(self) -> WebhookProvider:
         """Return the provider with these keys.
 
         Raises:
@@ -85,7 +85,7 @@ class StandardTable(Table):
     keys: Keys = ()
     tolerance: Span = TOLERANCE_MS
 
-    def provider(self, name: str) -> Provider:
+    def provider(self, name: str) -> WebhookProvider:
         """Return the provider with this name and these keys.
 
         Raises:
@@ -115,7 +115,7 @@ class HooksTable(Table):
     standard: dict[str, StandardTable] = Field(default_factory=dict)
 
 
-def read_hooks(written: Mapping[str, object]) -> dict[str, Provider]:
+def read_hooks(written: Mapping[str, object]) -> dict[str, WebhookProvider]:
     """Return the configured providers by name, which is the last part of the URL.
 
     Raises:
@@ -123,7 +123,7 @@ def read_hooks(written: Mapping[str, object]) -> dict[str, Provider]:
             setting, never the value.
     """
     table = read_table("hooks", HooksTable, written)
-    found: dict[str, Provider] = {}
+    found: dict[str, WebhookProvider] = {}
     if table.twilio is not None:
         found["twilio"] = table.twilio.provider()
     if table.sendgrid is not None:
@@ -198,7 +198,7 @@ class Hooks:
         self._public_url = public_url
         self._timing = timing
 
-    def add(self, name: str, provider: Provider) -> None:
+    def add(self, name: str, provider: WebhookProvider) -> None:
         """Add a system's own provider.
 
         Raises:

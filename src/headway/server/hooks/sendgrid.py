@@ -97,7 +97,7 @@ class SendGrid:
     only_refs: bool = False
 
     def verify(self, request: HookRequest, now: int) -> None:
-        """See `Provider.verify`."""
+        """See `WebhookProvider.verify`."""
         encoded, timestamp = request.needed(SIGNATURE), request.needed(TIMESTAMP)
         signature = strict_base64(encoded) if len(encoded) <= _MOST_SIGNATURE else None
         signed = timestamp.encode("utf-8", "replace") + request.body
@@ -106,7 +106,7 @@ class SendGrid:
         check_fresh(timestamp, now, self.tolerance_ms)
 
     def signals(self, request: HookRequest) -> Sequence[Signal]:
-        """See `Provider.signals`."""
+        """See `WebhookProvider.signals`."""
         return [one for event in read_events(request) for one in self._signals_of(event)]
 
     def _signals_of(self, event: MailEvent) -> list[Signal]:

@@ -250,7 +250,7 @@ It must return the same event ids for the same webhook: they make a repeated web
 """
 
 
-class Provider(Protocol):
+class WebhookProvider(Protocol):
     """A sender of webhooks: how they are verified, and which signals they contain."""
 
     def verify(self, request: HookRequest, now: int) -> None:

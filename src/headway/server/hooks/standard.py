@@ -53,7 +53,7 @@ class StandardWebhooks:
     tolerance_ms: int = TOLERANCE_MS
 
     def verify(self, request: HookRequest, now: int) -> None:
-        """See `Provider.verify`."""
+        """See `WebhookProvider.verify`."""
         own, timestamp = request.needed(ID), request.needed(TIMESTAMP)
         signatures = request.needed(SIGNATURE).split(" ")
         if len(own) > _MOST_ID or len(signatures) > _MOST_SIGNATURES:
@@ -65,7 +65,7 @@ class StandardWebhooks:
         check_fresh(timestamp, now, self.tolerance_ms)
 
     def signals(self, request: HookRequest) -> Sequence[Signal]:
-        """See `Provider.signals`.
+        """See `WebhookProvider.signals`.
 
         Raises:
             InvalidValue: the type is `headway.signal`, but the data is not a valid signal.

@@ -26,7 +26,7 @@ MAX_WANTED = 256
 MAX_WEIGHT = 1_000
 """Maximum weight of a lane."""
 
-Lanes = tuple[tuple[str, int], ...]
+_Lanes = tuple[tuple[str, int], ...]
 """Names or patterns of lanes, each with its weight."""
 Key = TypeVar("Key", bound=Hashable)
 
@@ -38,7 +38,7 @@ def is_pattern(name: str) -> bool:
     return not _MAGIC.isdisjoint(name)
 
 
-def read_lanes(text: str) -> Lanes:
+def read_lanes(text: str) -> _Lanes:
     """Parse a list of lanes such as `send_*,enrich:2`.
 
     Args:
@@ -53,7 +53,7 @@ def read_lanes(text: str) -> Lanes:
     return tuple(lanes)
 
 
-def check_lanes(lanes: Sequence[tuple[str, int]]) -> Lanes:
+def check_lanes(lanes: Sequence[tuple[str, int]]) -> _Lanes:
     """Validate the lanes of a claim, and return them without duplicates.
 
     Raises:
@@ -81,7 +81,7 @@ class LaneSelection:
             None for no restriction. Names in `lanes` were checked before.
     """
 
-    lanes: Lanes
+    lanes: _Lanes
     order: LaneOrder = "weighted"
     reach: tuple[str, ...] | None = None
 
@@ -98,7 +98,7 @@ class LaneSelection:
             names = tuple(sorted(names))
         return names, self.order, self.reach if self.patterns else None
 
-    def expand(self, known: Iterable[str]) -> Lanes:
+    def expand(self, known: Iterable[str]) -> _Lanes:
         """Expand the patterns.
 
         Args:
@@ -233,7 +233,7 @@ class PollClaimer:
         self._numbers = RequestNumbers(timing)
         self._turn = 0
         # Counts only claims that returned jobs, so that empty ones do not use up a lane's turn.
-        self._turns: OrderedDict[Lanes, int] = OrderedDict()
+        self._turns: OrderedDict[_Lanes, int] = OrderedDict()
         self._last_with_jobs: OrderedDict[str, int] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -276,7 +276,7 @@ class PollClaimer:
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _windows(self, lanes: Lanes, *, strict: bool) -> Sequence[Lanes]:
+    def _windows(self, lanes: _Lanes, *, strict: bool) -> Sequence[_Lanes]:
         windows = [lanes[at : at + MOST_LANES] for at in range(0, len(lanes), MOST_LANES)]
         if strict or len(windows) == 1:
             return windows
@@ -285,7 +285,7 @@ class PollClaimer:
         first = self._turn % len(windows)
         return windows[first:] + windows[:first]
 
-    async def _claim_window(self, poll: LongPoll, lanes: Lanes) -> ClaimAttempt:
+    async def _claim_window(self, poll: LongPoll, lanes: _Lanes) -> ClaimAttempt:
         """Claim until there are jobs, or all flows have been examined."""
         after = {lane: poll.after[lane] for lane, _ in lanes if lane in poll.after}
         whole = not after

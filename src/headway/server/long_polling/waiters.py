@@ -56,7 +56,7 @@ class ClaimAttempt:
         return bool(self.reply.jobs) or self.is_used_up
 
 
-Attempt = Callable[[], Awaitable[ClaimAttempt]]
+_Attempt = Callable[[], Awaitable[ClaimAttempt]]
 """Claims once for a waiter, and examines all flows of its lanes."""
 WaitForWork = Callable[[ClaimAttempt], Awaitable[None]]
 """Waits until there may be jobs that the given attempt did not find."""
@@ -118,7 +118,7 @@ class Waiters:
         """Create a waiter that is served after all others."""
         return Waiter(next(self._numbers))
 
-    async def serve(self, waiter: Waiter, attempt: Attempt, seconds: float) -> ClaimAttempt | None:
+    async def serve(self, waiter: Waiter, attempt: _Attempt, seconds: float) -> ClaimAttempt | None:
         """Wait until a claim finds jobs.
 
         Args:
@@ -167,7 +167,7 @@ class Waiters:
         self._waiting.clear()
         self._update_sleeper()
 
-    async def _claim(self, attempt: Attempt) -> ClaimAttempt:
+    async def _claim(self, attempt: _Attempt) -> ClaimAttempt:
         """Claim; the turn is over when this returns or raises."""
         try:
             found = await self._claim_all(attempt)
@@ -188,7 +188,7 @@ class Waiters:
             self.last_empty, self.last_empty_at = found, self._timing.monotonic()
         return found
 
-    async def _claim_all(self, attempt: Attempt) -> ClaimAttempt:
+    async def _claim_all(self, attempt: _Attempt) -> ClaimAttempt:
         """Claim, and repeat an empty claim if there was a wake in the meantime."""
         while True:
             wakes = self._wakes

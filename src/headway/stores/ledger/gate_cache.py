@@ -15,8 +15,8 @@ from headway.core.job import DAY_MS
 from headway.stores.ledger.gatekinds import RULES, GateRows, rules_of
 from headway.stores.ledger.gaterows import (
     FOREVER,
+    DeclaredGate,
     GateRow,
-    Place,
     TemplateRow,
     is_closed,
     may_share_name,
@@ -85,7 +85,7 @@ class GateCache(GateRows):
             may_share_name(use.name, other) for other in (*others, "all", *IMPLICIT)
         )
 
-    def place_of(self, gate: str) -> Place:
+    def place_of(self, gate: str) -> DeclaredGate:
         """Return the declared gate and the pool that a resolved name belongs to.
 
         Raises:

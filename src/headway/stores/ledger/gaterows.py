@@ -141,7 +141,7 @@ class Holders(NamedTuple):
 NO_HOLDERS = Holders(0, 0, ())
 
 
-class Place(NamedTuple):
+class DeclaredGate(NamedTuple):
     """The declared gate and pool of a gate's name.
 
     Attributes:
@@ -158,7 +158,7 @@ def implicit_hold(gate: str) -> Hold:
     return "run" if gate.startswith("lane:") else "settled"
 
 
-def place_of(templates: Mapping[str, TemplateRow], gate: str) -> Place:
+def place_of(templates: Mapping[str, TemplateRow], gate: str) -> DeclaredGate:
     """Return the declared gate and the pool that a resolved name belongs to.
 
     Args:
@@ -171,25 +171,25 @@ def place_of(templates: Mapping[str, TemplateRow], gate: str) -> Place:
         UnknownGate: the gate is not declared.
     """
     if is_implicit(gate):
-        return Place("", "")
+        return DeclaredGate("", "")
     if gate in templates:
-        return Place(gate, "")
-    found: list[tuple[int, Place]] = []
+        return DeclaredGate(gate, "")
+    found: list[tuple[int, DeclaredGate]] = []
     for name, row in templates.items():
         found += _as_member(name, row.current, gate)
         if _matches(name, gate):
-            found.append((_fixed(name), Place(name, "")))
+            found.append((_fixed(name), DeclaredGate(name, "")))
     if not found:
         message = f"the gate {gate!r} is not declared"
         raise UnknownGate(message, hint="`headway gates` lists the declared gates")
     return max(found)[1]
 
 
-def _as_member(template: str, spec: GateSpec, gate: str) -> list[tuple[int, Place]]:
+def _as_member(template: str, spec: GateSpec, gate: str) -> list[tuple[int, DeclaredGate]]:
     """Return the pools of this spec that have the gate as a member, with their fixed characters."""
     pools = [(member, gate.removesuffix(f"/{member}")) for member, _ in spec.members]
     return [
-        (len(template) + len(member), Place(template, pool))
+        (len(template) + len(member), DeclaredGate(template, pool))
         for member, pool in pools
         if pool != gate and _matches(template, pool)
     ]

@@ -44,7 +44,7 @@ class Summary(NamedTuple):
     flows: Sequence[int]
 
 
-class Rows(Protocol):
+class ListingRows(Protocol):
     """The rows of a listing, filtered by the database: rows that do not match never leave it."""
 
     def summarize(self, after: int, many: int, states: Sequence[int]) -> Summary:
@@ -83,7 +83,7 @@ def start_of(query: JobsQuery) -> int:
 
 
 def page_of(
-    query: JobsQuery, rows: Rows, flow_of: Callable[[int], FlowKey]
+    query: JobsQuery, rows: ListingRows, flow_of: Callable[[int], FlowKey]
 ) -> tuple[list[int], str | None]:
     """Select the rows of a page.
 

@@ -19,7 +19,7 @@ from headway.core.errors import InvalidValue
 from headway.core.job import NewJob
 from headway.stores.ledger.calls import in_thread
 from headway.stores.postgres.connection import ADAPTERS, Connection
-from headway.stores.postgres.failures import Failure, explain
+from headway.stores.postgres.failures import DriverError, explain
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.shared import Woken
 
@@ -271,7 +271,7 @@ class Inserting:
         try:
             with as_caller_connection(driver) as borrowed:
                 return self._insert(borrowed, jobs)
-        except Failure as error:
+        except DriverError as error:
             raise explain(error, self._options) from error
 
     def _notify(self, given: object, driver: Driver, woken: Woken) -> None:

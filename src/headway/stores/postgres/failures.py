@@ -22,7 +22,7 @@ from headway.core.errors import (
 )
 from headway.stores.postgres.options import PostgresOptions
 
-Failure = psycopg.Error
+DriverError = psycopg.Error
 """The base of all errors of PostgreSQL and its driver."""
 
 _TRANSIENT = frozenset({"40001", "40P01"})

@@ -27,11 +27,11 @@ import psycopg
 from headway.core.errors import HeadwayError
 from headway.stores.postgres.arrays import Numbers
 from headway.stores.postgres.connection import Connection, connect
-from headway.stores.postgres.failures import Failure
+from headway.stores.postgres.failures import DriverError
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.timing import monotonic
 
-Lanes = Iterable[tuple[str | None, int | None]]
+_Lanes = Iterable[tuple[str | None, int | None]]
 """Each with its time; None for any lane, None for now."""
 
 CHECK_EVERY = 5.0
@@ -126,7 +126,7 @@ class Listening:
         self,
         options: PostgresOptions,
         *,
-        on_wake: Callable[[Lanes], None],
+        on_wake: Callable[[_Lanes], None],
         on_missed: Callable[[], None],
         on_maybe_missed: Callable[[], None],
         waiting: Callable[[], Set[str]],
@@ -181,7 +181,7 @@ class Listening:
         if not self._covers(numbers):
             self._start()
 
-    def notify(self, lanes: Lanes) -> None:
+    def notify(self, lanes: _Lanes) -> None:
         """Notify other processes of a commit, soon and batched with others.
 
         Call this before waking waiters of this process: if one waits in the lane, fewer other
@@ -194,7 +194,7 @@ class Listening:
         if not scheduled:
             self._start()
 
-    def make_notice(self, lanes: Lanes) -> tuple[str, tuple[object, ...]] | None:
+    def make_notice(self, lanes: _Lanes) -> tuple[str, tuple[object, ...]] | None:
         """Return a statement that notifies other processes of a commit, to be sent with it.
 
         This is faster than waiting for this process's thread to send it. Run it after the commit: a
@@ -214,7 +214,7 @@ class Listening:
         self._notified_at = now
         return _NOTIFY, self._message(self._with_most(lanes))
 
-    def _with_most(self, lanes: Lanes) -> dict[tuple[str | None, int | None], int]:
+    def _with_most(self, lanes: _Lanes) -> dict[tuple[str | None, int | None], int]:
         """Return the lanes with the number of other processes to wake for each."""
         here = self._waiting()
         return {one: MOST_PICKED - (one[0] in here) or 1 for one in lanes}
@@ -278,7 +278,7 @@ class Listening:
             try:
                 self._turn()
                 self._pause = FIRST_PAUSE
-            except (Failure, HeadwayError, OSError):
+            except (DriverError, HeadwayError, OSError):
                 # Claims report the cause. Without notifications, waiters claim on their own, at
                 # growing intervals.
                 self._hang_up()
@@ -447,7 +447,7 @@ class Listening:
         if db is not None:
             with suppress(KeyError):
                 self._selector.unregister(self._fd)
-            with suppress(Failure):
+            with suppress(DriverError):
                 db.close()
 
     def _clear_up(self) -> None:

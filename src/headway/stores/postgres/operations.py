@@ -26,7 +26,7 @@ from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.shared import Done
 from headway.stores.postgres.statement import BoundSelect, Mode, NeedsMore, StepKind
-from headway.stores.postgres.steps import Part, Steps, Verb
+from headway.stores.postgres.steps import LedgerVerb, Part, Steps
 from headway.stores.postgres.tables.job_statements import (
     FINISH_ALL,
     FINISH_LIVE,
@@ -107,7 +107,7 @@ class ClaimsAndSweeps:
 
     def _run(
         self,
-        verb: Verb[Answer],
+        verb: LedgerVerb[Answer],
         kind: StepKind,
         first: Sequence[BoundSelect] = (),
         take: Callable[[Sequence[Rows]], None] | None = None,
@@ -139,7 +139,7 @@ MOST_GATED = 256
 
 Operation = SettleRequest | Signal | ClaimRequest
 Verdicts = list[list[Verdict]]
-Finished = dict[tuple[str, int], list[str]]
+_Finished = dict[tuple[str, int], list[str]]
 """The ids of jobs that plainly succeeded, by worker and run."""
 _SETTLED = Done(wrote=True, woken={}, notified=False)
 
@@ -177,7 +177,7 @@ class Settles:
         (verdicts,), done = self._steps.run_parts([self.part(requests)])
         return verdicts, done
 
-    def _finish_in_one_trip(self, finished: Finished) -> None:
+    def _finish_in_one_trip(self, finished: _Finished) -> None:
         """Finish jobs that plainly succeeded, in one trip.
 
         Raises:
@@ -302,8 +302,8 @@ _ORDER = (SettleRequest, Signal, ClaimRequest)
 
 def _by_run(
     requests: Sequence[SettleRequest], plain: Sequence[Sequence[tuple[str, int]] | None]
-) -> Finished:
-    finished: Finished = {}
+) -> _Finished:
+    finished: _Finished = {}
     for request, runs in zip(requests, plain, strict=True):
         for job, run in runs or ():
             finished.setdefault((request.worker, run), []).append(job)

@@ -26,7 +26,7 @@ from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.link import BoundStatement
 from headway.stores.postgres.low_water_marks import WHOLE, Range
 from headway.stores.postgres.numbers import BEHIND, FACT, FOLD_EVERY, LAG_MS, LANES, same_store
-from headway.stores.postgres.shared import Done, Lanes
+from headway.stores.postgres.shared import CachedLanes, Done
 from headway.stores.postgres.statement import NeedsMore
 from headway.stores.postgres.steps import Steps
 from headway.stores.postgres.tables.gates import PASSES
@@ -486,7 +486,7 @@ class PlainClaims:
         return jobs
 
 
-def _is_simple(lanes: Lanes, name: str) -> bool:
+def _is_simple(lanes: CachedLanes, name: str) -> bool:
     """Return whether a lane is known to be neither fair nor limited."""
     row = lanes.rows.get(name)
     return row is not None and not row.current.fair and row.current.concurrency is None

@@ -51,7 +51,7 @@ Connection = psycopg.Connection[Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Migration:
+class _Migration:
     """One file; its statements run with only the namespace's schema on the search path.
 
     Attributes:
@@ -82,17 +82,17 @@ def shipped() -> Traversable:
     return files("headway.stores.postgres") / "migrations"
 
 
-def migrations(folder: Traversable | None = None) -> tuple[Migration, ...]:
+def migrations(folder: Traversable | None = None) -> tuple[_Migration, ...]:
     """Return the migrations in a folder (default: this program's), in order."""
     found = [one for one in (folder or shipped()).iterdir() if one.name.endswith(".sql")]
-    read: list[Migration] = []
+    read: list[_Migration] = []
     oldest = 1
     for file in sorted(found, key=lambda one: one.name):
         statements = file.read_text(encoding="utf-8")
         if (declared := _OLDEST.match(statements)) is not None:
             oldest = int(declared[1])
         read.append(
-            Migration(number=int(file.name[:4]), oldest_program=oldest, statements=statements)
+            _Migration(number=int(file.name[:4]), oldest_program=oldest, statements=statements)
         )
     return tuple(read)
 
@@ -228,7 +228,9 @@ def _take_turn(connection: Connection, options: PostgresOptions) -> None:
     connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'".encode())
 
 
-def _run(connection: Connection, options: PostgresOptions, step: Migration, *, first: bool) -> None:
+def _run(
+    connection: Connection, options: PostgresOptions, step: _Migration, *, first: bool
+) -> None:
     schema = sql.Identifier(options.namespace)
     if first and not _has_schema(connection, options):
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(schema))

@@ -59,7 +59,7 @@ from headway.stores.sql.statement import (
 
 _FINGERPRINT = (IDENTITY, EPOCH, EPOCH_AT, HIGH_WATER)
 
-Columns = Callable[[list[Any]], tuple[Any, ...]]
+_Columns = Callable[[list[Any]], tuple[Any, ...]]
 """Build the parameters of a statement from gathered rows."""
 
 
@@ -126,7 +126,7 @@ class Session:
         self._counts: dict[int, int] = {}
         self._kept_counts: set[int] = set()
         self._queue: list[BoundStatement] = []
-        self._gathered: dict[Write, tuple[Columns, dict[Thing, Any]]] = {}
+        self._gathered: dict[Write, tuple[_Columns, dict[Thing, Any]]] = {}
 
     # The connection
 
@@ -230,7 +230,7 @@ class Session:
         write: Write,
         name: Thing,
         row: Any,  # noqa: ANN401  (depends on the statement)
-        columns: Columns,
+        columns: _Columns,
         patched: Sequence[Each] = (),
     ) -> None:
         """Queue a row to be written together with others of the same statement; see `write`.

@@ -55,7 +55,7 @@ class Done(NamedTuple):
     notified: bool
 
 
-class Templates(NamedTuple):
+class CachedTemplates(NamedTuple):
     """Declared gates as of a revision of the definitions.
 
     Attributes:
@@ -69,7 +69,7 @@ class Templates(NamedTuple):
     spec: Callable[[str], GateSpec | None]
 
     @classmethod
-    def of_rows(cls, version: int, rows: Mapping[str, TemplateRow]) -> Templates:
+    def of_rows(cls, version: int, rows: Mapping[str, TemplateRow]) -> CachedTemplates:
         """Return the declared gates, with a cache for `spec`."""
         return cls(version, rows, lru_cache(MOST_SPECS)(partial(_spec_of, rows)))
 
@@ -83,7 +83,7 @@ def _spec_of(rows: Mapping[str, TemplateRow], gate: str) -> GateSpec | None:
     return rows[place.template].current if place.template and not place.pool else None
 
 
-class Lanes(NamedTuple):
+class CachedLanes(NamedTuple):
     """Cached rows of lanes, and the value of LANES when they were read; levels are not cached."""
 
     version: int
@@ -192,8 +192,8 @@ class Shared:
         self.watch = FingerprintWatch()
         self.identity = 0
         self.high_water = 0
-        self.templates: Templates | None = None
-        self.lanes = Lanes(-1, {})
+        self.templates: CachedTemplates | None = None
+        self.lanes = CachedLanes(-1, {})
         self.hours: dict[str, GateRow] = {}
         self.marks = LowWaterMarks()
         self.prefetches: dict[Hashable, Prefetch] = {}
@@ -205,7 +205,7 @@ class Shared:
         """Return the lanes read with this value of LANES; callers add to them."""
         lanes = self.lanes
         if lanes.version != version:
-            lanes = self.lanes = Lanes(version, {})
+            lanes = self.lanes = CachedLanes(version, {})
         return lanes.rows
 
     def prefetch_of(self, kind: StepKind) -> Prefetch | None:
@@ -246,7 +246,7 @@ class Shared:
         self.identity = 0
         self.high_water = 0
         self.templates = None
-        self.lanes = Lanes(-1, {})
+        self.lanes = CachedLanes(-1, {})
         self.hours = {}
         self.marks.clear()
         with self._learning:

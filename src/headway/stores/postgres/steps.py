@@ -31,7 +31,7 @@ from headway.stores.sql.statement import Rows
 from headway.stores.sql.store import mark_if_changed
 
 Answer = TypeVar("Answer")
-Verb = Callable[[PostgresLedger], Answer]
+LedgerVerb = Callable[[PostgresLedger], Answer]
 
 _ADDING = frozenset({Mode.BLIND, Mode.INSERT})
 TRIES = 8
@@ -41,7 +41,7 @@ TRIES = 8
 class Part(NamedTuple):
     """A verb with its arguments of `Steps.run`, for a step that it may share with others."""
 
-    verb: Verb[Any]
+    verb: LedgerVerb[Any]
     kind: StepKind | None = None
     first: Sequence[BoundSelect] = ()
     take: Callable[[Sequence[Rows]], None] | None = None
@@ -77,7 +77,7 @@ class Steps:
     def run(
         self,
         mode: Mode,
-        verb: Verb[Answer],
+        verb: LedgerVerb[Answer],
         *,
         kind: StepKind | None = None,
         first: Sequence[BoundSelect] = (),
@@ -145,7 +145,7 @@ class Steps:
         )
 
     def read_or_abort(
-        self, verb: Verb[Answer], kind: StepKind, first: Sequence[BoundSelect]
+        self, verb: LedgerVerb[Answer], kind: StepKind, first: Sequence[BoundSelect]
     ) -> tuple[Answer, Done]:
         """Run a verb without the lock; its reads are remembered even if it needs more.
 
@@ -161,7 +161,7 @@ class Steps:
     def _once(
         self,
         mode: Mode,
-        verb: Verb[Answer],
+        verb: LedgerVerb[Answer],
         kind: StepKind | None,
         first: Sequence[BoundSelect],
         take: Callable[[Sequence[Rows]], None] | None,

@@ -47,9 +47,9 @@ from headway.stores.postgres.registry import Registry
 from headway.stores.postgres.schema import ensure_schema
 from headway.stores.postgres.shared import Done, Shared
 from headway.stores.postgres.statement import KeyHeld, Mode, NeedsMore
-from headway.stores.postgres.steps import Steps, Verb
+from headway.stores.postgres.steps import LedgerVerb, Steps
 from headway.stores.postgres.timing import StoreTime
-from headway.stores.postgres.wakes import Wakes
+from headway.stores.postgres.wakes import NotifyingWakes
 from headway.stores.sql.store import SqlStore
 
 Answer = TypeVar("Answer")
@@ -80,7 +80,7 @@ class PostgresStore(SqlStore):
         self._options = options
         prepare(options)
         time = StoreTime(clock)
-        self._wakes = Wakes(options, time.about)
+        self._wakes = NotifyingWakes(options, time.about)
         self._registry = Registry(
             lambda: open_link(options),
             lambda error: explain(error, options),
@@ -211,11 +211,11 @@ class PostgresStore(SqlStore):
 
     # On the queues' threads
 
-    async def _decide(self, verb: Verb[Answer], *, adds: bool = False) -> Answer:  # noqa: ARG002  (the server itself refuses writes when full)
+    async def _decide(self, verb: LedgerVerb[Answer], *, adds: bool = False) -> Answer:  # noqa: ARG002  (the server itself refuses writes when full)
         call = Call(lambda: self._turns.run(Mode.EXCLUSIVE, verb))
         return await _ask(self._turn_queue, call)
 
-    async def _read(self, verb: Verb[Answer]) -> Answer:
+    async def _read(self, verb: LedgerVerb[Answer]) -> Answer:
         call = Call(lambda: self._reads.run(Mode.READ, verb))
         return await _ask(self._read_queue, call)
 

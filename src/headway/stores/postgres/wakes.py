@@ -11,7 +11,7 @@ from headway.stores.postgres.listening import Listening
 from headway.stores.postgres.options import PostgresOptions
 
 
-class Wakes(wakes.Wakes):
+class NotifyingWakes(wakes.Wakes):
     """Wakes waiters in all processes.
 
     Args:

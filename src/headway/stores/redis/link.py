@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import hiredis
 
-from headway.stores.redis.options import Account, Address, RedisOptions, Tls
+from headway.stores.redis.options import Address, Login, RedisOptions, Tls
 
-Word = str | bytes | int
+_Word = str | bytes | int
 Reply = Any
 """bytes, int, None, a list of these, or a ReplyError."""
 ReplyError = hiredis.ReplyError
@@ -53,7 +53,7 @@ class Link:
     __slots__ = ("address", "reader", "socket")
 
     def __init__(
-        self, address: Address, options: RedisOptions, account: Account, database: int = 0
+        self, address: Address, options: RedisOptions, account: Login, database: int = 0
     ) -> None:
         self.address = address
         self.reader = hiredis.Reader()
@@ -74,7 +74,7 @@ class Link:
             self.close()
             raise
 
-    def _greet(self, account: Account, database: int) -> None:
+    def _greet(self, account: Login, database: int) -> None:
         if account.password or account.username:
             who = (account.username,) if account.username else ()
             self.ask("AUTH", *who, account.password)
@@ -83,7 +83,7 @@ class Link:
         # Only for operators who list clients; a user without permission for it still works.
         self.call(packed("CLIENT", "SETNAME", NAME))
 
-    def ask(self, *words: Word) -> Reply:
+    def ask(self, *words: _Word) -> Reply:
         """Send a command and wait for its reply.
 
         Raises:
@@ -152,7 +152,7 @@ class Link:
         self.socket.close()
 
 
-def packed(*words: Word) -> bytes:
+def packed(*words: _Word) -> bytes:
     """Encode a command."""
     parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     return b"*%d\r\n%b" % (len(parts), packed_words(parts))

@@ -22,10 +22,10 @@ _LINGER = 60.0
 _AGAIN = 0.25
 """Seconds before the first retry after a lost connection."""
 
-Woken = Sequence[tuple[str | None, int | None]]
+_Woken = Sequence[tuple[str | None, int | None]]
 
 
-class Listener:
+class WakeListener:
     """A subscriber to the wakes of other processes.
 
     A waiting process is registered in the store, and scripts publish wakes only while one is. When
@@ -43,7 +43,7 @@ class Listener:
         channel: str,
         waiters: str,
         origin: Callable[[], str],
-        wake: Callable[[Woken], None],
+        wake: Callable[[_Woken], None],
     ) -> None:
         self._pool = pool
         self._channel = channel

@@ -61,7 +61,7 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Account:
+class Login:
     """A login; the password is never shown."""
 
     username: str = ""
@@ -102,8 +102,8 @@ class RedisOptions:
     cluster: bool = False
     database: int = 0
     namespace: str = DEFAULT_NAMESPACE
-    account: Account = Account()
-    sentinel_account: Account = Account()
+    account: Login = Login()
+    sentinel_account: Login = Login()
     tls: Tls | None = None
     patience_ms: int = DEFAULT_PATIENCE
     timeout_ms: int = DEFAULT_TIMEOUT
@@ -151,7 +151,7 @@ def parse_url(url: str) -> RedisOptions:
         database=_database(scheme, parts, given),
         namespace=_namespace(given.get("namespace", DEFAULT_NAMESPACE)),
         account=account,
-        sentinel_account=Account(
+        sentinel_account=Login(
             username=given.get("sentinel_username", ""),
             password=given.get("sentinel_password", ""),
         ),
@@ -170,9 +170,9 @@ def _given(query: str) -> Mapping[str, str]:
     return given
 
 
-def _account(login: str) -> Account:
+def _account(login: str) -> Login:
     username, _, password = login.partition(":")
-    return Account(username=unquote(username), password=unquote(password))
+    return Login(username=unquote(username), password=unquote(password))
 
 
 def _tls(given: Mapping[str, str]) -> Tls:

@@ -44,13 +44,13 @@ from headway.stores.redis.values import (
     text_of,
 )
 
-Request = dict[str, Any]
+PackedRequest = dict[str, Any]
 _SHORT_ARGS = 256
 """Maximum bytes of arguments stored in the job's own row."""
 _decode = msgspec.msgpack.Decoder().decode
 
 
-class Batch(NamedTuple):
+class _Batch(NamedTuple):
     """Jobs to be enqueued.
 
     Attributes:
@@ -58,11 +58,11 @@ class Batch(NamedTuple):
         plain: whether a shorter script can insert them all, unless it finds a conflict.
     """
 
-    request: Request
+    request: PackedRequest
     plain: bool
 
 
-def enqueue_request(jobs: Sequence[NewJob]) -> Batch:
+def enqueue_request(jobs: Sequence[NewJob]) -> _Batch:
     """Return jobs as rows by position, with shared values sent once.
 
     Raises:
@@ -99,13 +99,13 @@ def enqueue_request(jobs: Sequence[NewJob]) -> Batch:
         else:
             plain_ones = False
             rows.append(_by_position(job, shape))
-    request: Request = {
+    request: PackedRequest = {
         "policies": packed_policies,
         "gates": packed,
         "shapes": list(shapes),
         "jobs": rows,
     }
-    return Batch(request, plain_ones)
+    return _Batch(request, plain_ones)
 
 
 def _is_bare(job: NewJob) -> bool:
@@ -142,7 +142,7 @@ def _by_position(job: NewJob, shape: int) -> list[Any]:
     ]
 
 
-def restore_request(jobs: Sequence[InFlight]) -> Request:
+def restore_request(jobs: Sequence[InFlight]) -> PackedRequest:
     """Return jobs in flight as maps.
 
     Raises:
@@ -153,7 +153,7 @@ def restore_request(jobs: Sequence[InFlight]) -> Request:
     return {"jobs": [named(one) for one in jobs]}
 
 
-def claim_request(request: ClaimRequest) -> Request:
+def claim_request(request: ClaimRequest) -> PackedRequest:
     """Return a claim's request, without the start of its round, which the client keeps."""
     return {
         "worker": request.worker,
@@ -167,7 +167,7 @@ def claim_request(request: ClaimRequest) -> Request:
     }
 
 
-def settle_request(request: SettleRequest) -> Request:
+def settle_request(request: SettleRequest) -> PackedRequest:
     """Return plain successes as a flat array of jobs and runs, and the other outcomes as maps.
 
     Raises:
@@ -177,7 +177,7 @@ def settle_request(request: SettleRequest) -> Request:
     check_batch("settle", len(outcomes))
     check_outcomes(outcomes)
     flat: list[str | int] = []
-    rest: list[Request] = []
+    rest: list[PackedRequest] = []
     plain = set(request.plain())
     for place, outcome in enumerate(outcomes):
         if place in plain:
@@ -189,14 +189,19 @@ def settle_request(request: SettleRequest) -> Request:
     return {"worker": request.worker, "plain": flat, "rest": rest}
 
 
-def _with_result(outcome: Succeeded, result: bytes, place: int) -> Request:
+def _with_result(outcome: Succeeded, result: bytes, place: int) -> PackedRequest:
     """Return the same as `_outcome`, faster, for the most frequent of the other outcomes."""
-    fields: Request = {"type": "Succeeded", "place": place, "job": outcome.job, "run": outcome.run}
+    fields: PackedRequest = {
+        "type": "Succeeded",
+        "place": place,
+        "job": outcome.job,
+        "run": outcome.run,
+    }
     fields["result"] = text_of(result)
     return fields
 
 
-def _outcome(outcome: Outcome, place: int) -> Request:
+def _outcome(outcome: Outcome, place: int) -> PackedRequest:
     check_jobs(outcome.then)
     fields = named(outcome)
     fields.update(type=type(outcome).__name__, place=place)
@@ -218,7 +223,7 @@ def _text(text: str, most: int) -> str:
     return text[:most].encode("utf-8", "replace").decode()
 
 
-def beat_request(request: BeatRequest) -> Request:
+def beat_request(request: BeatRequest) -> PackedRequest:
     """Return a beat's request."""
     return {
         "worker": request.worker,
@@ -232,7 +237,7 @@ def beat_request(request: BeatRequest) -> Request:
     }
 
 
-def define_request(request: DefineRequest) -> Request:
+def define_request(request: DefineRequest) -> PackedRequest:
     """Return definitions, each with the name of its class."""
     check_name("author", request.author)
     return {
@@ -243,7 +248,7 @@ def define_request(request: DefineRequest) -> Request:
     }
 
 
-def _item(item: Item) -> Request:
+def _item(item: Item) -> PackedRequest:
     fields = {"type": type(item).__name__, **named(item)}
     # The summary for the trail is the same in every store.
     if summary := check_item(item):
@@ -253,10 +258,10 @@ def _item(item: Item) -> Request:
     return fields
 
 
-def import_chunk_request(chunk: ExportChunk) -> Request:
+def import_chunk_request(chunk: ExportChunk) -> PackedRequest:
     """Return a chunk's rows with named fields."""
     decode(chunk)  # refuses a chunk of another version
-    rows: list[Request] = _decode(chunk.rows)
+    rows: list[PackedRequest] = _decode(chunk.rows)
     if chunk.part == "entries":
         rows = [{**row, "spec": _entry(row["spec"])} for row in rows]
     if chunk.part == "events":
@@ -264,7 +269,7 @@ def import_chunk_request(chunk: ExportChunk) -> Request:
     return {"part": chunk.part, "rows": [plain(row) for row in rows]}
 
 
-def _entry(spec: bytes | None) -> Request | None:
+def _entry(spec: bytes | None) -> PackedRequest | None:
     # As `define` sends it: Lua stores an entry as a map.
     found = decode_entry(spec)
     return None if found is None else named(found)

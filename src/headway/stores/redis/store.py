@@ -39,10 +39,10 @@ from headway.stores.redis.calls import Calls
 from headway.stores.redis.failures import explain, unreachable
 from headway.stores.redis.last_seen import LastSeen
 from headway.stores.redis.link import NotSentError, ReplyError
-from headway.stores.redis.listener import Listener
+from headway.stores.redis.listener import WakeListener
 from headway.stores.redis.options import RedisOptions
 from headway.stores.redis.replies import ScriptReply
-from headway.stores.redis.requests import Request
+from headway.stores.redis.requests import PackedRequest
 from headway.stores.redis.scripts import Script, script
 from headway.stores.redis.timing import StoreClock
 from headway.stores.redis.values import decode_untyped, encode, named
@@ -81,7 +81,7 @@ class RedisStore:
         self._last_seen = LastSeen()
         self._origin = secrets.token_hex(8)
         self._calls = Calls(options)
-        self._listener = Listener(
+        self._listener = WakeListener(
             self._calls.pool,
             self._calls.key("wakes"),
             self._calls.key("waiters"),
@@ -204,7 +204,7 @@ class RedisStore:
         return replies.read(reply.value, SweepReply)
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        request: Request = {"role": role, "holder": holder, "lease_ms": lease_ms}
+        request: PackedRequest = {"role": role, "holder": holder, "lease_ms": lease_ms}
         return replies.term((await self._do("verbs.store.lead", request)).value)
 
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
@@ -240,7 +240,7 @@ class RedisStore:
     # A call
 
     async def _do(
-        self, name: str, request: Request, *, strict: bool = False, urgent: bool = False
+        self, name: str, request: PackedRequest, *, strict: bool = False, urgent: bool = False
     ) -> ScriptReply:
         """Run a verb or a read until it is done, and return its reply.
 
@@ -263,7 +263,7 @@ class RedisStore:
         raise InvariantBroken(message)
 
     async def _ask(
-        self, run: Script, request: Request, *, strict: bool, urgent: bool = False
+        self, run: Script, request: PackedRequest, *, strict: bool, urgent: bool = False
     ) -> ScriptReply:
         for _ in range(_MAX_SENDS):
             try:
@@ -292,12 +292,15 @@ class RedisStore:
         nothing about the store.
         """
         run = script("verbs.store.suspect")
-        request: Request = {"by": process_name(), "reason": self._last_seen.contradiction(mismatch)}
+        request: PackedRequest = {
+            "by": process_name(),
+            "reason": self._last_seen.contradiction(mismatch),
+        }
         packed = self._calls.packed(run, self._arguments(request, _MARK))
         if not self._learn(self._calls.pool.run_on_new_link(run, packed)).mismatch:
             self._calls.drop_links()
 
-    def _arguments(self, request: Request, asks: bytes) -> tuple[bytes, ...]:
+    def _arguments(self, request: PackedRequest, asks: bytes) -> tuple[bytes, ...]:
         return (
             encode(request),
             self._clock.override(),
@@ -341,5 +344,5 @@ def _is_done(reply: ScriptReply) -> bool:
     return reply.status == replies.DONE
 
 
-def _authored(author: str, reason: str) -> Request:
+def _authored(author: str, reason: str) -> PackedRequest:
     return {"author": author, "reason": reason}

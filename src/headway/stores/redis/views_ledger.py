@@ -41,7 +41,7 @@ from headway.stores.redis.values import signal_from_script
 
 Value = TypeVar("Value")
 
-Record = Mapping[str, Any]
+_Record = Mapping[str, Any]
 """A row as a map of its fields, without those that are None.
 
 An empty map arrives as an empty list, because Lua has one type for both.
@@ -50,12 +50,12 @@ An empty map arrives as an empty list, because Lua has one type for both.
 _PAYLOADS = frozenset({"args", "body", "result", "progress"})
 
 
-def listed(record: Record, name: str) -> list[Any]:
+def listed(record: _Record, name: str) -> list[Any]:
     """Return a list in a record; empty if it is missing."""
     return record.get(name) or []
 
 
-def paired(record: Record, name: str) -> dict[Any, Any]:
+def paired(record: _Record, name: str) -> dict[Any, Any]:
     """Return a map that was sent as pairs or as a map."""
     return dict(record.get(name) or ())
 
@@ -65,34 +65,34 @@ def payload(record: str | bytes) -> bytes:
     return record if isinstance(record, bytes) else record.encode("utf-8", "surrogateescape")
 
 
-def _row(kind: type[Value], record: Record, **others: object) -> Value:
+def _row(kind: type[Value], record: _Record, **others: object) -> Value:
     """Convert a record to a row; `others` replace its fields."""
     return msgspec.convert({**record, **others}, kind, builtin_types=(bytes,))
 
 
-def _tuple_row(kind: type[Value], record: Record) -> Value:
+def _tuple_row(kind: type[Value], record: _Record) -> Value:
     """Convert a record to a named tuple; missing texts are empty."""
     names: tuple[str, ...] = getattr(kind, "_fields")  # noqa: B009  (named tuples have no type)
     return msgspec.convert([record.get(name, "") for name in names], kind)
 
 
-def _job_row(record: Record) -> JobRow:
+def _job_row(record: _Record) -> JobRow:
     payloads = {name: payload(record[name]) for name in _PAYLOADS & record.keys()}
     subject, members = record.get("subject"), paired(record, "members")
     return _row(JobRow, record, subject=subject, members=members, **payloads)
 
 
-def _run_row(record: Record) -> RunRow:
+def _run_row(record: _Record) -> RunRow:
     handed_at, members = record.get("handed_at"), paired(record, "members")
     return _row(RunRow, record, handed_at=handed_at, members=members)
 
 
-def _flow_key(record: Record) -> FlowKey:
+def _flow_key(record: _Record) -> FlowKey:
     shared = msgspec.convert(listed(record, "shared"), tuple[GateUse, ...])
     return FlowKey(record["lane"], record["tenant"], record["kind"], shared)
 
 
-def _gate_row(record: Record) -> GateRow:
+def _gate_row(record: _Record) -> GateRow:
     reserved = record.get("reserved")
     if reserved:
         order = [reserved["order"][name] for name in Order._fields]
@@ -100,17 +100,17 @@ def _gate_row(record: Record) -> GateRow:
     return _row(GateRow, record, reserved=reserved or None)
 
 
-def _template_row(record: Record) -> TemplateRow:
+def _template_row(record: _Record) -> TemplateRow:
     return _row(TemplateRow, record, override=record.get("override") or None)
 
 
-def _lane_row(record: Record) -> LaneRow:
+def _lane_row(record: _Record) -> LaneRow:
     return _row(
         LaneRow, record, spec=record.get("spec") or None, override=record.get("override") or None
     )
 
 
-def _entry_row(record: Record) -> EntryRow:
+def _entry_row(record: _Record) -> EntryRow:
     # Not with msgspec, which refuses the union of the three kinds of schedules.
     spec = record.get("spec")
     known: dict[str, Any] = {
@@ -120,22 +120,22 @@ def _entry_row(record: Record) -> EntryRow:
     return EntryRow(**known)
 
 
-def _key_row(record: Record) -> KeyRow:
+def _key_row(record: _Record) -> KeyRow:
     body = payload(record["body"])
     return KeyRow(record["tenant"], record["key"], record["job"], body, record.get("until_at"))
 
 
-def _signal_row(record: Record) -> SignalRow:
+def _signal_row(record: _Record) -> SignalRow:
     kept = signal_from_script(payload(record.get("payload", "")))
     return _row(SignalRow, record, payload=kept)
 
 
-def _entry_spec(record: Record) -> EntrySpec:
+def _entry_spec(record: _Record) -> EntrySpec:
     job = {**record["job"], "args": payload(record["job"]["args"])}
     return entry_spec(msgspec.convert({**record, "job": job}, StoredEntry))
 
 
-def ledger_of(reply: Record) -> Ledger:
+def ledger_of(reply: _Record) -> Ledger:
     """Return a ledger over a read script's reply, limited to what the views read."""
     return cast("Ledger", _Snapshot(reply))
 
@@ -143,7 +143,7 @@ def ledger_of(reply: Record) -> Ledger:
 class _Snapshot:
     """All tables of one reply."""
 
-    def __init__(self, reply: Record) -> None:
+    def __init__(self, reply: _Record) -> None:
         self.now: int = reply["now"]
         self.jobs = _Jobs(reply)
         self.gates = _Gates(reply)
@@ -166,7 +166,7 @@ _SOME_HEAD = Head(Order(0, 0, 0), "", (), None, (), 0, 0, "", None, b"{}", 0, 0)
 
 
 class _Jobs:
-    def __init__(self, reply: Record) -> None:
+    def __init__(self, reply: _Record) -> None:
         self._listed = [_job_row(one) for one in listed(reply, "jobs")]
         self._held = [_job_row(one) for one in listed(reply, "held")]
         self._rows = {row.id: row for row in self._listed}
@@ -243,7 +243,7 @@ class _Jobs:
 
 
 class _Gates:
-    def __init__(self, reply: Record) -> None:
+    def __init__(self, reply: _Record) -> None:
         found = (_template_row(one) for one in listed(reply, "templates"))
         self._templates = {row.spec.name: row for row in found}
         self._rows = {name: _gate_row(one) for name, one in listed(reply, "gates") if one}
@@ -265,7 +265,7 @@ class _Gates:
 
 
 class _Permits:
-    def __init__(self, reply: Record) -> None:
+    def __init__(self, reply: _Record) -> None:
         self._at = {
             name: Holders(count, amount, [_tuple_row(PermitRow, one) for one in first])
             for name, count, amount, first in listed(reply, "permits")
@@ -296,7 +296,7 @@ class _Counted:
 
 
 class _Starts:
-    def __init__(self, reply: Record) -> None:
+    def __init__(self, reply: _Record) -> None:
         self._gates = {
             name: _Counted(total, leaves if leaves is not False else None)
             for name, total, leaves in listed(reply, "starts")
@@ -318,7 +318,7 @@ class _Starts:
 
 
 class _Lanes:
-    def __init__(self, reply: Record) -> None:
+    def __init__(self, reply: _Record) -> None:
         self._rows = {one["name"]: _lane_row(one) for one in listed(reply, "lanes")}
         self._names = listed(reply, "lane_names")
         self._starts = {name: dict(starts) for name, starts in listed(reply, "tenant_starts")}
@@ -334,7 +334,7 @@ class _Lanes:
 
 
 class _Counts:
-    def __init__(self, reply: Record) -> None:
+    def __init__(self, reply: _Record) -> None:
         self._of_lanes = paired(reply, "lane_counts")
         self._of_states = _by_state(reply.get("states") or {})
         self._totals = paired(reply, "totals")
@@ -350,7 +350,7 @@ class _Counts:
 
 
 class _Keys:
-    def __init__(self, reply: Record) -> None:
+    def __init__(self, reply: _Record) -> None:
         found = (_key_row(one) for one in listed(reply, "dedupe"))
         self._rows = {(row.tenant, row.key): row for row in found}
 
@@ -359,7 +359,7 @@ class _Keys:
 
 
 class _Signals:
-    def __init__(self, reply: Record) -> None:
+    def __init__(self, reply: _Record) -> None:
         self._known = [(key, job, run) for key, job, run in listed(reply, "known")]
         self._received = [_signal_row(one) for one in listed(reply, "events")]
 
@@ -373,7 +373,7 @@ class _Signals:
 
 
 class _Workers:
-    def __init__(self, reply: Record) -> None:
+    def __init__(self, reply: _Record) -> None:
         self._rows = {one["id"]: _row(WorkerRow, one) for one in listed(reply, "workers")}
 
     def all(self) -> list[WorkerRow]:
@@ -384,7 +384,7 @@ class _Workers:
 
 
 class _Entries:
-    def __init__(self, reply: Record) -> None:
+    def __init__(self, reply: _Record) -> None:
         self._rows = [_entry_row(one) for one in listed(reply, "entries")]
 
     def all(self) -> list[EntryRow]:
@@ -392,7 +392,7 @@ class _Entries:
 
 
 class _Tokens:
-    def __init__(self, reply: Record) -> None:
+    def __init__(self, reply: _Record) -> None:
         self._rows = [_row(TokenRow, one) for one in listed(reply, "tokens")]
 
     def load(self, ids: Iterable[str]) -> dict[str, TokenRow]:
@@ -404,7 +404,7 @@ class _Tokens:
 
 
 class _Trail:
-    def __init__(self, reply: Record) -> None:
+    def __init__(self, reply: _Record) -> None:
         self._page = [_tuple_row(TrailRow, one) for one in listed(reply, "trail")]
         self._since = [_tuple_row(TrailRow, one) for one in listed(reply, "since")]
         self._of = {
@@ -422,8 +422,8 @@ class _Trail:
 
 
 class _Facts:
-    def __init__(self, reply: Record) -> None:
-        self._facts: Record = paired(reply, "facts")
+    def __init__(self, reply: _Record) -> None:
+        self._facts: _Record = paired(reply, "facts")
 
     def identity(self) -> str:
         # A store has no identity until something is written.

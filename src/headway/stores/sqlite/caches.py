@@ -23,7 +23,7 @@ _READ_BETWEEN = "SELECT key, n FROM number WHERE key BETWEEN ? AND ?"
 WRITE = "INSERT INTO number VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET n = excluded.n"
 
 
-class Numbers(dict[int, int]):
+class NumberCache(dict[int, int]):
     """A connection's cache of the numbers; each is read from the file when first needed.
 
     Attributes:

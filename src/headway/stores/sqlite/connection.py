@@ -22,7 +22,7 @@ from headway.stores.sqlite.caches import FREE_CLOCK, WRITE
 from headway.stores.sqlite.database import (
     Busy,
     Database,
-    Failure,
+    DriverError,
     ReadOnly,
     explain,
     not_opened,
@@ -275,6 +275,6 @@ class _explained:  # noqa: N801  (reads as a phrase in `with`)
             StoreError: the meaning of SQLite's error.
             InvariantBroken: the error is a bug.
         """
-        if isinstance(error, Failure):
+        if isinstance(error, DriverError):
             raised: StoreError | InvariantBroken = explain(error, self._path, committing=False)
             raise raised from error

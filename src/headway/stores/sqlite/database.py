@@ -33,7 +33,7 @@ PASSIVE = apsw.SQLITE_CHECKPOINT_PASSIVE
 WalHook = Callable[[Any, str, int], int]
 
 
-class Found(Protocol):
+class _Found(Protocol):
     """The result of a statement."""
 
     @property
@@ -57,11 +57,11 @@ class Found(Protocol):
 class Database(Protocol):
     """A connection to a database file."""
 
-    def execute(self, statements: str, bindings: Sequence[Any] = ...) -> Found:
+    def execute(self, statements: str, bindings: Sequence[Any] = ...) -> _Found:
         """Execute a statement."""
         ...
 
-    def executemany(self, statements: str, sequenceofbindings: Iterable[Sequence[Any]]) -> Found:
+    def executemany(self, statements: str, sequenceofbindings: Iterable[Sequence[Any]]) -> _Found:
         """Execute a statement once for each of the bindings."""
         ...
 
@@ -130,7 +130,7 @@ _carray = cast("Any", apsw).carray
 flat: Callable[[Iterable[Sequence[Any]]], Iterator[Any]] = chain.from_iterable
 """Returns the values of rows with one column."""
 
-Failure = apsw.Error
+DriverError = apsw.Error
 """Base class of all errors of SQLite and its wrapper."""
 
 Busy = apsw.BusyError

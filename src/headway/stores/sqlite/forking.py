@@ -34,7 +34,7 @@ class Connected(Protocol):
         ...
 
 
-class Closable(Protocol):
+class _Closable(Protocol):
     """Something that a child must close, because it shares it with its parent."""
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class _Fork(threading.local):
 
 _fork = _Fork()
 _owners: WeakSet[Connected] = WeakSet()
-_shared: WeakSet[Closable] = WeakSet()
+_shared: WeakSet[_Closable] = WeakSet()
 no_fork = RLock()
 """Held while SQLite is used without the `turn` of an owner, while something is added, and from
 before a fork until after it: no two threads that take turns wait for each other."""
@@ -63,7 +63,7 @@ def close_before_forks(owner: Connected) -> None:
         _owners.add(owner)
 
 
-def close_in_children(shared: Closable) -> None:
+def close_in_children(shared: _Closable) -> None:
     """Close something in each child, as long as it is in use."""
     with no_fork:
         _shared.add(shared)

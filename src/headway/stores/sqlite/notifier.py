@@ -17,7 +17,7 @@ import msgspec
 from headway.core.errors import HeadwayError
 from headway.stores.sqlite.caches import READ, WAKES
 from headway.stores.sqlite.connection import connect
-from headway.stores.sqlite.database import Database, Failure
+from headway.stores.sqlite.database import Database, DriverError
 from headway.stores.sqlite.forking import close_before_forks, no_fork
 from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.timing import file_age_ms, monotonic
@@ -32,12 +32,12 @@ _SETTLED_MS = 100
 _TRIES = 3
 """How often the folder is created, if processes that exit remove it."""
 
-Lanes = Iterable[tuple[str | None, int | None]]
-Notification = tuple[int, list[tuple[str | None, int | None]]]
+_Lanes = Iterable[tuple[str | None, int | None]]
+CommitWakes = tuple[int, list[tuple[str | None, int | None]]]
 """The number of the commit, and the lanes to wake, each with the time (None: now)."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Notification).decode
+_decode = msgspec.msgpack.Decoder(CommitWakes).decode
 
 
 def folder_of(path: Path) -> Path:
@@ -85,7 +85,7 @@ class Notifier:
             return
         receiver.close()
 
-    def listen(self, seconds: float) -> Notification | None:
+    def listen(self, seconds: float) -> CommitWakes | None:
         """Block until a notification arrives; return None at the time limit."""
         assert self._receiver is not None  # noqa: S101  (started by the caller)
         self._receiver.settimeout(seconds)
@@ -106,7 +106,7 @@ class Notifier:
 
     # Sending
 
-    def notify(self, number: int, lanes: Lanes) -> None:
+    def notify(self, number: int, lanes: _Lanes) -> None:
         """Notify all other waiting processes; never blocks and never fails."""
         others = self._find_others()
         if not others:
@@ -175,7 +175,7 @@ class PollFallback:
                 if self._db is None:
                     self._db = connect(self._options)
                 return self._db.execute(READ, (WAKES,)).get or 0
-            except (Failure, HeadwayError):
+            except (DriverError, HeadwayError):
                 # A claim will report the error; here it only means that no waiter is woken.
                 self.disconnect()
                 return 0
@@ -183,7 +183,7 @@ class PollFallback:
     def disconnect(self) -> None:
         """Close its connection; the next read opens it again."""
         if self._db is not None:
-            with suppress(Failure):
+            with suppress(DriverError):
                 self._db.close()
             self._db = None
 
@@ -210,7 +210,7 @@ class BackgroundThread:
     def __init__(
         self,
         notifier: Notifier,
-        on_notification: Callable[[Notification], None],
+        on_notification: Callable[[CommitWakes], None],
         look: Callable[[], None],
         leave: Callable[[], None],
     ) -> None:

@@ -9,14 +9,14 @@ from headway.contract.store import Clock
 from headway.stores.ledger.calls import deliver
 from headway.stores.sqlite.call_queue import AnyCall, CallQueue
 from headway.stores.sqlite.connection import connect
-from headway.stores.sqlite.database import Failure, explain, is_broken
+from headway.stores.sqlite.database import DriverError, explain, is_broken
 from headway.stores.sqlite.forking import close_before_forks
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.options import SqliteOptions
 from headway.stores.sqlite.session import Session
 
 
-class Reader:
+class ReadThread:
     """Serves calls that only read, so that a long listing does not delay claims.
 
     Args:
@@ -61,7 +61,7 @@ class Reader:
                 session.rollback()
                 raise
             session.end_reading()
-        except Failure as error:
+        except DriverError as error:
             if is_broken(error):
                 self.disconnect()
             raise explain(error, str(self._options.path), committing=False) from error
@@ -76,6 +76,6 @@ class Reader:
     def disconnect(self) -> None:
         """Close the connection; the next query opens it again."""
         if self._ledger is not None:
-            with suppress(Failure):
+            with suppress(DriverError):
                 self._ledger.session.db.close()
             self._ledger = None

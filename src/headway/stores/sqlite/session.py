@@ -30,7 +30,7 @@ from headway.stores.sql.statement import (
     Select,
     Write,
 )
-from headway.stores.sqlite.caches import SUSPECT, Fresh, Numbers, SqliteInterned
+from headway.stores.sqlite.caches import SUSPECT, Fresh, NumberCache, SqliteInterned
 from headway.stores.sqlite.connection import latest
 from headway.stores.sqlite.database import Database, number_list, text_list
 
@@ -95,7 +95,7 @@ class Session:
         self.now = 0
         self.wakes: list[tuple[str | None, int | None]] = []
         self.memory = SessionCache()
-        self.numbers = Numbers(db)
+        self.numbers = NumberCache(db)
         fresh: Fresh = []
         self._fresh = fresh
         self.flows: SqliteInterned[FlowKey] = SqliteInterned(

@@ -22,9 +22,9 @@ from headway.stores.sqlite.call_queue import Call, CallQueue
 from headway.stores.sqlite.connection import create
 from headway.stores.sqlite.forking import no_fork
 from headway.stores.sqlite.ledger import SqliteLedger
-from headway.stores.sqlite.notifier import BackgroundThread, Notification, Notifier, PollFallback
+from headway.stores.sqlite.notifier import BackgroundThread, CommitWakes, Notifier, PollFallback
 from headway.stores.sqlite.options import SqliteOptions
-from headway.stores.sqlite.reader import Reader
+from headway.stores.sqlite.reader import ReadThread
 from headway.stores.sqlite.timing import monotonic, system_clock
 from headway.stores.sqlite.writer import Woken, Writer
 
@@ -65,7 +65,7 @@ class SqliteStore(SqlStore):
             create(options, clock)
             self._notifier = Notifier(options.path)
             self._poll_fallback = PollFallback(options)
-            self._reader = Reader(options, now)
+            self._reader = ReadThread(options, now)
             self._writer = Writer(options, now, _weak(self._announce))
         self._background = BackgroundThread(
             self._notifier,
@@ -144,7 +144,7 @@ class SqliteStore(SqlStore):
         self._wakes.wake(lanes)
         self._notifier.notify(number, lanes)
 
-    def _on_notification(self, notification: Notification) -> None:
+    def _on_notification(self, notification: CommitWakes) -> None:
         number, lanes = notification
         missed = number > self._last_wake + 1
         self._last_wake = max(self._last_wake, number)

@@ -15,7 +15,7 @@ from headway.stores.sql.store import mark_if_changed
 from headway.stores.sqlite.caches import FREE_CLOCK, READ, WAKES
 from headway.stores.sqlite.call_queue import AnyCall, CallQueue
 from headway.stores.sqlite.connection import connect
-from headway.stores.sqlite.database import Failure, explain, is_broken
+from headway.stores.sqlite.database import DriverError, explain, is_broken
 from headway.stores.sqlite.disk import Checkpoints, DiskSpace, WriteLock
 from headway.stores.sqlite.forking import close_before_forks
 from headway.stores.sqlite.ledger import SqliteLedger
@@ -74,7 +74,7 @@ class Writer:
         self._checkpoints = Checkpoints(db)
         try:
             free = db.execute(READ, (FREE_CLOCK,)).get
-        except Failure as error:
+        except DriverError as error:
             raise explain(error, str(self._options.path), committing=False) from error
         clock = self._clock if free else CheckedClock(self._clock, self.write_lock.file)
         session = Session(db, clock)
@@ -88,7 +88,7 @@ class Writer:
     def disconnect(self) -> None:
         """Close the connection; the next step opens it again."""
         if self._ledger is not None:
-            with suppress(Failure):
+            with suppress(DriverError):
                 self._ledger.session.db.close()
             self._ledger = None
 
@@ -135,7 +135,7 @@ class Writer:
             return
         try:
             self._checkpoints.run_if_due()
-        except Failure:
+        except DriverError:
             # The next step opens the file again, and reports the error to its callers.
             self.disconnect()
 
@@ -227,7 +227,7 @@ class Writer:
             woken = _number_wakes(session) if session.wakes else None
             committing = True
             session.commit()
-        except Failure as error:
+        except DriverError as error:
             self._give_up(session, broken=is_broken(error))
             raised = explain(error, str(self._options.path), committing=committing)
             raise raised from error
@@ -245,7 +245,7 @@ class Writer:
     def _give_up(self, session: Session, *, broken: bool) -> None:
         try:
             session.rollback()
-        except Failure:
+        except DriverError:
             broken = True
         if broken:
             self.disconnect()
@@ -271,7 +271,7 @@ class Writer:
             The calls for which there was no time.
 
         Raises:
-            Failure: SQLite failed, which ends the whole step.
+            DriverError: SQLite failed, which ends the whole step.
         """
         session, end = ledger.session, monotonic() + GROUP_SECONDS
         for place, call in enumerate(group):
@@ -281,7 +281,7 @@ class Writer:
             session.fix_time()
             try:
                 call.answer = call.verb(ledger)
-            except Failure:
+            except DriverError:
                 raise
             except Exception as error:  # noqa: BLE001  (every error of a verb goes to its caller)
                 session.undo_part(mark)

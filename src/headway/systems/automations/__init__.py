@@ -16,7 +16,7 @@ from headway.core.state import State
 from headway.runtime.app import App
 from headway.runtime.settings_table import Span, read_table
 from headway.server.alerts.rule_set import Facts, RuleSet
-from headway.server.alerts.rules import Lasting, Lasts, Rule, Severity, Texts, ThresholdTable
+from headway.server.alerts.rules import FindingTexts, Lasting, Lasts, Rule, Severity, ThresholdTable
 from headway.server.metrics import Families, Family, Samples, one
 from headway.server.overview import Overview
 from headway.server.service import Service
@@ -88,7 +88,7 @@ class AutomationsOverview:
     """
 
     at: int
-    found: Mapping[str, Texts]
+    found: Mapping[str, FindingTexts]
 
 
 def automation_rules(at: Thresholds) -> tuple[Rule[AutomationsOverview], ...]:
@@ -118,7 +118,7 @@ async def read_problems(
         return None
     rows = await listing(store, dispatcher)
 
-    def newest(*words: str) -> Texts:
+    def newest(*words: str) -> FindingTexts:
         return {
             one["id"]: f"the newest session is {one['status']}: {one['reason']}".removesuffix(": ")
             for one in rows
@@ -127,7 +127,7 @@ async def read_problems(
 
     late = (await health(store, dispatcher))["status"] == "unhealthy"
     invalid = {one.automation_id or str(dispatcher.file): str(one) for one in dispatcher.faults}
-    found: dict[str, Texts] = {
+    found: dict[str, FindingTexts] = {
         "automations_late": {NAME: "fires are late by more than three ticks"} if late else {},
         "entry_skipped": {**invalid, **newest("skipped")},
         "session_failed": newest("failed"),

@@ -159,7 +159,7 @@ class Automation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
+class ConfigFault:
     """An error in the file.
 
     Attributes:
@@ -187,7 +187,7 @@ class Config:
 
     automations: Mapping[str, Automation] = field(default_factory=dict[str, Automation])
     dispatcher: DispatcherTable = field(default_factory=DispatcherTable)
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ConfigFault, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -232,11 +232,11 @@ def parse_config(text: str, path: Path) -> Config:
     """Parse the text of a file."""
     automations: dict[str, Automation] = {}
     dispatcher = DispatcherTable()
-    faults: list[Fault] = []
+    faults: list[ConfigFault] = []
 
     def invalid(error: _Invalid, name: str | None = None) -> None:
         line, text = error.args
-        faults.append(Fault(automation_id=name, file=str(path), line=line, error=text))
+        faults.append(ConfigFault(automation_id=name, file=str(path), line=line, error=text))
 
     for chunk in _chunks(text):
         name: str | None = None

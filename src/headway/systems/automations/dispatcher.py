@@ -43,7 +43,7 @@ from headway.runtime.handler_results import Dead
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.timing import REAL, Timing
-from headway.systems.automations.config import HOUR_MS, Automation, Config, Fault, read_config
+from headway.systems.automations.config import HOUR_MS, Automation, Config, ConfigFault, read_config
 from headway.systems.automations.folders import Folders, log, write_log
 from headway.systems.automations.notices import Notices
 from headway.systems.automations.runner import SessionRunner
@@ -86,7 +86,7 @@ class Dispatcher:
     lease_ms: int
     timing: Timing = REAL
     config: Config = field(default_factory=Config)
-    unreadable: Fault | None = None
+    unreadable: ConfigFault | None = None
     kind: Kind | None = None
     revision: int = 0
     applied: int = -1
@@ -133,7 +133,7 @@ class Dispatcher:
             self.config = read_config(path)
         except InvalidValue as error:
             self._seen = None
-            fault = Fault(automation_id=None, file=str(path), line=1, error=error.message)
+            fault = ConfigFault(automation_id=None, file=str(path), line=1, error=error.message)
             before, self.unreadable = self.unreadable, fault
             if before != self.unreadable:
                 log(logging.ERROR, "file not read", {"error": str(error)})
@@ -147,7 +147,7 @@ class Dispatcher:
             log(logging.ERROR, "entry skipped", asdict(fault))
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[ConfigFault, ...]:
         """Errors in the file."""
         return (*([self.unreadable] if self.unreadable else []), *self.config.faults)
 

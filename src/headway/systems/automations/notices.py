@@ -13,11 +13,11 @@ from typing import Literal
 
 from headway.runtime.timing import Timing
 from headway.server.alerts.rules import Severity
-from headway.server.alerts.watch import DRAIN_S, Alert, Sink
-from headway.systems.automations.config import Fault, NotificationsTable
+from headway.server.alerts.watch import DRAIN_S, Alert, AlertSink
+from headway.systems.automations.config import ConfigFault, NotificationsTable
 from headway.systems.automations.folders import log
 
-Event = Literal["invalid_entry", "spawn_failure", "recovery", "start", "complete", "error"]
+NoticeEvent = Literal["invalid_entry", "spawn_failure", "recovery", "start", "complete", "error"]
 
 RECENT = 100
 """Notices kept for listing."""
@@ -37,7 +37,7 @@ class Notice:
     """
 
     at: int
-    event: Event
+    event: NoticeEvent
     automation_id: str | None
     session_id: str | None
     text: str
@@ -67,7 +67,7 @@ class Notices:
     memory: Path
     table: NotificationsTable = field(default_factory=NotificationsTable)
     recent: deque[Notice] = field(default_factory=lambda: deque(maxlen=RECENT))
-    _sinks: list[Sink] = field(default_factory=list[Sink])
+    _sinks: list[AlertSink] = field(default_factory=list[AlertSink])
     _known: list[list[str | None]] | None = None
 
     def use(self, table: NotificationsTable) -> None:
@@ -86,7 +86,7 @@ class Notices:
 
     def add(
         self,
-        event: Event,
+        event: NoticeEvent,
         text: str,
         *,
         automation_id: str | None = None,
@@ -116,7 +116,7 @@ class Notices:
         for sink in self._sinks:
             sink.send(message)
 
-    def add_faults(self, faults: Sequence[Fault]) -> None:
+    def add_faults(self, faults: Sequence[ConfigFault]) -> None:
         """Send a notice of each fault of the file, once until it is repaired."""
         known = self._known or []
         if self._known is None:

@@ -42,12 +42,12 @@ from headway.systems.automations.session import session_id
 from headway.systems.jobs import find_lane, system_job
 from headway.web.page import (
     Action,
-    Call,
-    Facts,
+    DashboardPage,
     Field,
-    Page,
+    FormValues,
     PageView,
-    Values,
+    RouteCall,
+    TemplateContext,
     int_of,
     rows_of,
 )
@@ -114,9 +114,9 @@ class SessionView:
         return self.job.state in LIVE
 
 
-def pages_of(dispatcher: Dispatcher) -> Sequence[Page]:
+def pages_of(dispatcher: Dispatcher) -> Sequence[DashboardPage]:
     """Return the pages of a dispatcher."""
-    page = Page(
+    page = DashboardPage(
         path=NAME,
         title="Automations",
         template="automations.html",
@@ -131,7 +131,7 @@ def pages_of(dispatcher: Dispatcher) -> Sequence[Page]:
     return (page,)
 
 
-async def _read(dispatcher: Dispatcher, view: PageView) -> Facts:
+async def _read(dispatcher: Dispatcher, view: PageView) -> TemplateContext:
     """Return the contents of the page: all entries, one entry, or one session with its output."""
     seen = await view.reads.overview()
     facts: dict[str, object] = {"now": seen.stats.now, "entry": None, "session": None}
@@ -390,7 +390,7 @@ DISPATCH = Action(
     explains="Applies the file and starts everything that is due. The server does this by itself; "
     "here it does not wait to notice an edit. This takes until all due sessions have started.",
     endpoint=dispatch,
-    call=lambda _: Call(),
+    call=lambda _: RouteCall(),
     done="What was due has started.",
 )
 RUN = Action(
@@ -400,7 +400,7 @@ RUN = Action(
     explains="Makes a session due now, regardless of the schedule. It waits for its repository and "
     "a free place like any other.",
     endpoint=run_automation,
-    call=lambda values: Call(path={"automation_id": values["automation"]}),
+    call=lambda values: RouteCall(path={"automation_id": values["automation"]}),
     done="A session of {automation} is due.",
     of=("automation",),
 )
@@ -412,7 +412,7 @@ RELEASE = Action(
     "gone. At once, another session may run next to the old one for a third of the lease: use "
     "this only if its machine is gone permanently.",
     endpoint=release_lock,
-    call=lambda values: Call(
+    call=lambda values: RouteCall(
         path={"repo": values["repository"]},
         query={"force": "true"} if values.get("force") == "true" else {},
     ),
@@ -430,7 +430,7 @@ RELEASE = Action(
 )
 
 
-async def _most(view: PageView) -> Values:
+async def _most(view: PageView) -> FormValues:
     gate = await _limit(view)
     return {"max": "" if gate.capacity is None or not gate.overridden else str(gate.capacity)}
 
@@ -441,7 +441,7 @@ SET_LIMIT = Action(
     title="Set how many sessions may run at once",
     explains="Running sessions continue. This overrides the file and the load until it is reset.",
     endpoint=set_concurrency_route,
-    call=lambda values: Call(
+    call=lambda values: RouteCall(
         body={"max": int_of(values, "max") if values.get("max", "").strip() else None}
     ),
     done="The limit was set.",

@@ -38,7 +38,7 @@ _DUE = tuple(state for state in State if state not in {State.SCHEDULED, State.CA
 MOST_SESSIONS = 10_000
 """Highest limit that can be set."""
 
-Health = Literal["healthy", "degraded", "unhealthy"]
+HealthStatus = Literal["healthy", "degraded", "unhealthy"]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -342,7 +342,7 @@ async def health(store: Store, dispatcher: Dispatcher) -> dict[str, Any]:
     late_ms = max([late_ms, *(now - one.ahead_until for one in entries if one.ahead_until)])
     wrong = bool(dispatcher.faults or dispatcher.failed_permanently(known))
     broken = wrong or bool(dispatcher.runner.remade) or late_ms > tick
-    found: Health = "unhealthy" if late_ms > 3 * tick else "degraded" if broken else "healthy"
+    found: HealthStatus = "unhealthy" if late_ms > 3 * tick else "degraded" if broken else "healthy"
     return unhealthy | {
         "status": found,
         "activeLocks": len(held),

@@ -17,7 +17,7 @@ from headway.systems.automations.dispatcher import LANE, NAME, Dispatcher
 from headway.systems.automations.notices import Notice
 from headway.systems.automations.reports import (
     MOST_SESSIONS,
-    Health,
+    HealthStatus,
     Lock,
     concurrency,
     dispatch_result,
@@ -39,9 +39,9 @@ check_caller = whole_lanes(LANE)
 """Refuse a caller whose token is limited to some tenants or to other lanes."""
 
 
-Observer = Annotated[Caller, needs(Permission.OBSERVE, reach=check_caller)]
+_Observer = Annotated[Caller, needs(Permission.OBSERVE, reach=check_caller)]
 Actor = Annotated[Caller, needs(Permission.ACT, reach=check_caller)]
-Definer = Annotated[Caller, needs(Permission.DEFINE, reach=check_caller)]
+_Definer = Annotated[Caller, needs(Permission.DEFINE, reach=check_caller)]
 TheDispatcher = Annotated[Dispatcher, system_service(NAME)]
 """A route's parameter: `dispatcher: TheDispatcher`."""
 
@@ -51,7 +51,7 @@ SETTLES_WITHIN_S = 30.0
 HEALTH = reply(
     "DispatcherHealth",
     "The health of the dispatcher.",
-    status=(Health, "Health; `unhealthy` is sent with status 503."),
+    status=(HealthStatus, "Health; `unhealthy` is sent with status 503."),
     uptime=(int, "Seconds since this server started."),
     lastDispatchTime=(int | None, "When it last started a session, ms UTC."),
     activeLocks=(
@@ -131,7 +131,7 @@ class ReleaseParams(QueryModel):
 
 
 @ROUTES.get("", summary="List entries", response_model=LISTED)
-async def automations(service: TheService, dispatcher: TheDispatcher, _: Observer) -> Response:
+async def automations(service: TheService, dispatcher: TheDispatcher, _: _Observer) -> Response:
     """List the entries of the file, each with its next fire and its newest session."""
     return answer({"automations": await listing(service.store, dispatcher)})
 
@@ -160,7 +160,7 @@ async def dispatch(service: TheService, dispatcher: TheDispatcher, _: Actor) -> 
     responses={503: {"model": HEALTH, "description": "The dispatcher is unhealthy."}},
 )
 async def dispatcher_health(
-    service: TheService, dispatcher: TheDispatcher, _: Observer
+    service: TheService, dispatcher: TheDispatcher, _: _Observer
 ) -> Response:
     """Return whether everything fires on time; the status is 503 if it does not."""
     found = await health(service.store, dispatcher)
@@ -169,21 +169,21 @@ async def dispatcher_health(
 
 @ROUTES.get("/dispatcher/metrics", summary="Get the dispatcher's metrics", response_model=METRICS)
 async def dispatcher_metrics(
-    service: TheService, dispatcher: TheDispatcher, _: Observer
+    service: TheService, dispatcher: TheDispatcher, _: _Observer
 ) -> Response:
     """Return what the dispatcher has done; for Prometheus, /metrics has the same."""
     return answer(await metrics(service.store, dispatcher))
 
 
 @ROUTES.get("/notices", summary="List notices about entries and sessions", response_model=NOTICES)
-async def automation_notices(dispatcher: TheDispatcher, _: Observer) -> Response:
+async def automation_notices(dispatcher: TheDispatcher, _: _Observer) -> Response:
     """List the latest notices since this server started, newest first."""
     notices = dispatcher.runner.notices
     return answer({"notices": [record(one) for one in (notices.recent if notices else ())]})
 
 
 @ROUTES.get("/locks", summary="List repositories in use", response_model=LOCKS)
-async def automation_locks(service: TheService, _: Observer) -> Response:
+async def automation_locks(service: TheService, _: _Observer) -> Response:
     """List the repositories that sessions are using."""
     return answer({"locks": [record(one) for one in await locks(service.store)]})
 
@@ -209,7 +209,7 @@ async def release_lock(
     summary="Get the number of sessions",
     response_model=USAGE,
 )
-async def concurrency_route(service: TheService, _: Observer) -> Response:
+async def concurrency_route(service: TheService, _: _Observer) -> Response:
     """Return how many sessions are running, and how many may."""
     return answer(await concurrency(service.store))
 
@@ -221,7 +221,7 @@ async def concurrency_route(service: TheService, _: Observer) -> Response:
     response_model=USAGE,
 )
 async def set_concurrency_route(
-    body: ConcurrencyBody, service: TheService, caller: Definer
+    body: ConcurrencyBody, service: TheService, caller: _Definer
 ) -> Response:
     """Change how many sessions may run at once; running ones continue."""
     return answer(await set_concurrency(service.store, body.max, author=caller.name))

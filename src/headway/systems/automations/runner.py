@@ -16,8 +16,8 @@ from headway.runtime.job import Job
 from headway.runtime.timing import Timing, persist
 from headway.systems.automations.config import Automation
 from headway.systems.automations.folders import Folders, log
-from headway.systems.automations.notices import Event, Notices
-from headway.systems.automations.session import End, Session, session_id
+from headway.systems.automations.notices import NoticeEvent, Notices
+from headway.systems.automations.session import AutomationSession, End, session_id
 
 FORCE_RELEASED = "force-released"
 """Reason of the job of a session whose lock was released by force."""
@@ -61,13 +61,13 @@ class SessionRunner:
     lease_ms: int
     timing: Timing
     counts: Counts = field(default_factory=Counts)
-    live: dict[str, Session] = field(default_factory=dict[str, Session])
+    live: dict[str, AutomationSession] = field(default_factory=dict[str, AutomationSession])
     notices: Notices | None = None
     remade: set[str] = field(default_factory=set[str])
 
     async def run(
         self, store: Store, job: Job, automation: Automation, lock_timeout_ms: int
-    ) -> tuple[Session, End]:
+    ) -> tuple[AutomationSession, End]:
         """Hand a job over, run its session to the end, and settle the job.
 
         Raises:
@@ -75,7 +75,7 @@ class SessionRunner:
         """
         until = self._lease_until()
         await job.hand_over(timeout=f"{self.lease_ms}ms")
-        session = Session(
+        session = AutomationSession(
             id=session_id(automation.id, job.id),
             automation=automation,
             run=job.run,
@@ -129,7 +129,7 @@ class SessionRunner:
             known[0] = until
         return known[0]
 
-    async def _settle(self, store: Store, job: Job, session: Session, end: End) -> None:
+    async def _settle(self, store: Store, job: Job, session: AutomationSession, end: End) -> None:
         final = Decided.SUCCEEDED if end.succeeded else Decided.RETRY
         if end.reason in {"cancelled", "stopped", "lost"} or end.permanent:
             final = Decided.DEAD
@@ -150,7 +150,7 @@ class SessionRunner:
                 until=lambda _: self.timing.monotonic() > give_up_at,
             )
 
-    def _started(self, job: Job, session: Session) -> None:
+    def _started(self, job: Job, session: AutomationSession) -> None:
         counts, due_at = self.counts, job.claimed.due_at
         counts.spawned += 1
         counts.last_at = self.timing.wall_at()
@@ -163,7 +163,7 @@ class SessionRunner:
         log(logging.INFO, "session started", facts)
         self._notify("start", session, f"started in {session.automation.repository.key}")
 
-    def ended(self, session: Session, end: End) -> None:
+    def ended(self, session: AutomationSession, end: End) -> None:
         """Count, log and report the end of a session."""
         self.counts.remade += len(session.remade)
         if session.remade:
@@ -190,7 +190,7 @@ class SessionRunner:
         else:
             self._notify("error", session, f"failed: {end}")
 
-    def _notify(self, event: Event, session: Session, text: str) -> None:
+    def _notify(self, event: NoticeEvent, session: AutomationSession, text: str) -> None:
         if self.notices is not None:
             name = session.automation.id
             self.notices.add(event, text, automation_id=name, session_id=session.id)

@@ -95,7 +95,7 @@ class End:
 
 
 @dataclass(kw_only=True, slots=True)
-class Session:
+class AutomationSession:
     """One run of an automation.
 
     Attributes:
@@ -268,7 +268,7 @@ def _folder_name(key: str) -> str:
     return f"{name.strip('-.')}-{sha256(key.encode()).hexdigest()[:12]}"
 
 
-def _prune(session: Session, folders: Folders) -> None:
+def _prune(session: AutomationSession, folders: Folders) -> None:
     """Delete old artefacts and logs of this automation, and broken, abandoned or unused folders."""
     with suppress(OSError):
         _delete_old_logs(session, folders)
@@ -280,7 +280,7 @@ def _prune(session: Session, folders: Folders) -> None:
             remove(str(folder))
 
 
-def _delete_old_logs(session: Session, folders: Folders) -> None:
+def _delete_old_logs(session: AutomationSession, folders: Folders) -> None:
     # The name of a log ends with the id of its job, which has 36 characters.
     begin = folders.log(session.id).stem[:-36]
     logs = [one for one in folders.logs.glob(f"{begin}*.log") if len(one.stem) == len(begin) + 36]
@@ -288,7 +288,7 @@ def _delete_old_logs(session: Session, folders: Folders) -> None:
         old.unlink()
 
 
-def _old_folders(session: Session, folders: Folders, now_s: float) -> Iterator[Path]:
+def _old_folders(session: AutomationSession, folders: Folders, now_s: float) -> Iterator[Path]:
     table = session.automation.table
     artifacts = folders.artifacts / table.id
     yield from _newest_first(artifacts.iterdir() if artifacts.exists() else ())[

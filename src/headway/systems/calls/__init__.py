@@ -30,7 +30,7 @@ from headway.systems.directory.alert_storage import SCHEMA as ALERTS
 from headway.systems.directory.tally import Tally
 from headway.systems.parts import Parts
 from headway.systems.webhooks import Reporter
-from headway.web.page import Page
+from headway.web.page import DashboardPage
 
 _log = logging.getLogger("headway.calls")
 
@@ -44,7 +44,7 @@ class CallsSystem:
 
     def __init__(self, context: CallsContext) -> None:
         self.context = context
-        self.pages: Sequence[Page] = pages_of(context)
+        self.pages: Sequence[DashboardPage] = pages_of(context)
         own_table = () if context.table is None else context.table.routers
         self.routers: Sequence[APIRouter] = (*OWN, *own_table)
 

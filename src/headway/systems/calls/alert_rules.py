@@ -9,6 +9,7 @@ from headway.core.duration import format_duration
 from headway.runtime.latency import percentile
 from headway.runtime.settings_table import Span
 from headway.server.alerts.rules import (
+    FindingTexts,
     Grows,
     Lasting,
     Lasts,
@@ -17,12 +18,11 @@ from headway.server.alerts.rules import (
     Rule,
     Severity,
     Share,
-    Texts,
     ThresholdTable,
 )
 from headway.systems.calls.overview import (
     CallsOverview,
-    Event,
+    CountedEvent,
     LinePool,
     without_number,
 )
@@ -88,12 +88,18 @@ def call_rules(at: Thresholds) -> tuple[Rule[CallsOverview], ...]:
     return (
         Lasts("dispatch_halted", p0, at.dispatch_halted_for_ms, wrong.dispatch_halted),
         Grows(
-            "orphan_webhook", p1, orphan_ms, counts_of(Event.WEBHOOK_ORPHAN), wrong.orphan_webhook
+            "orphan_webhook",
+            p1,
+            orphan_ms,
+            counts_of(CountedEvent.WEBHOOK_ORPHAN),
+            wrong.orphan_webhook,
         ),
         Lasts("no_number", p1, at.no_number_for_ms, wrong.no_number),
         Grows("intake_failing", p1, at.intake_failing_within_ms, _intakes, wrong.intake_failing),
         Lasts("latency_high", p1, at.latency_high_for_ms, wrong.latency_high),
-        Grows("webhooks_lost", p2, lost_ms, counts_of(Event.WEBHOOK_LOST), wrong.webhooks_lost),
+        Grows(
+            "webhooks_lost", p2, lost_ms, counts_of(CountedEvent.WEBHOOK_LOST), wrong.webhooks_lost
+        ),
         Now("workers_dying", p2, wrong.workers_dying),
         Now("depth_high", p2, wrong.depth_high),
         Now("no_leader", p2, wrong.no_leader),
@@ -129,7 +135,7 @@ class _Wrong:
             )
         }
 
-    def orphan_webhook(self, grown: Mapping[str, int]) -> Texts:
+    def orphan_webhook(self, grown: Mapping[str, int]) -> FindingTexts:
         """Find verified webhooks that belong to no known call, by provider."""
         within = format_duration(self.at.orphan_webhook_within_ms)
         return {
@@ -147,12 +153,12 @@ class _Wrong:
         }
         return {name: lambda _, text=text: text for name, text in texts.items()}
 
-    def intake_failing(self, grown: Mapping[str, int]) -> Texts:
+    def intake_failing(self, grown: Mapping[str, int]) -> FindingTexts:
         """Find too many requests with leads that failed with a status of 500 or more.
 
         Callers' errors, such as an invalid number, do not count.
         """
-        failed, every = grown.get(Event.INTAKE_FAILED, 0), grown.get(Event.INTAKE, 0)
+        failed, every = grown.get(CountedEvent.INTAKE_FAILED, 0), grown.get(CountedEvent.INTAKE, 0)
         if (
             failed < max(1, self.at.intake_failing_least)
             or failed <= self.at.intake_failing_above * every
@@ -176,7 +182,7 @@ class _Wrong:
         )
         return {"dial": lambda _: text}
 
-    def webhooks_lost(self, grown: Mapping[str, int]) -> Texts:
+    def webhooks_lost(self, grown: Mapping[str, int]) -> FindingTexts:
         """Find numbers whose calls' ends had to be queried, or never became known."""
         within = format_duration(self.at.webhooks_lost_within_ms)
         return {
@@ -186,7 +192,7 @@ class _Wrong:
             if new > self.at.webhooks_lost_more_than
         }
 
-    def workers_dying(self, overview: CallsOverview) -> Texts:
+    def workers_dying(self, overview: CallsOverview) -> FindingTexts:
         """Find whether many workers of calls were lost; stopped ones do not count."""
         within_ms, now = self.at.workers_dying_within_ms, overview.now
         live = sum(worker.lease_until > now for worker in overview.workers)
@@ -200,14 +206,14 @@ class _Wrong:
         within = format_duration(within_ms)
         return {"workers": f"{lost} of {live + lost} workers of calls were lost within {within}"}
 
-    def depth_high(self, overview: CallsOverview) -> Texts:
+    def depth_high(self, overview: CallsOverview) -> FindingTexts:
         """Find a backlog that is larger than tolerated."""
         overdue, above = overview.backlog.overdue, self.at.depth_high_above
         if overdue <= above:
             return {}
         return {"backlog": f"{overdue} leads are due and waiting; the threshold is {above}"}
 
-    def no_leader(self, overview: CallsOverview) -> Texts:
+    def no_leader(self, overview: CallsOverview) -> FindingTexts:
         """Find runs of lost workers that no server or worker has ended.
 
         Any server or worker can do that without an election, so the rule only checks that it
@@ -222,7 +228,7 @@ class _Wrong:
         lost = format_duration(lag)
         return {"chores": f"a worker has been lost for {lost}, and its runs have not been ended"}
 
-    def one_tenant(self, overview: CallsOverview) -> Texts:
+    def one_tenant(self, overview: CallsOverview) -> FindingTexts:
         """Find a reseller with nearly all waiting leads, while other resellers wait too.
 
         If more than 500 leads wait, the share is that of the first and last 250.
@@ -239,7 +245,8 @@ class _Wrong:
 
 def _intakes(overview: CallsOverview) -> Mapping[str, int]:
     return {
-        str(one): overview.totals.get((one, ""), 0) for one in (Event.INTAKE, Event.INTAKE_FAILED)
+        str(one): overview.totals.get((one, ""), 0)
+        for one in (CountedEvent.INTAKE, CountedEvent.INTAKE_FAILED)
     }
 
 

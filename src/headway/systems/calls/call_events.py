@@ -19,7 +19,7 @@ from headway.server.hooks.request import PROVIDER_BODY
 from headway.server.routing import TheService, router
 from headway.systems.calls.context import CallsContext, TheContext
 from headway.systems.calls.lead import CHECK, OF_STATUS, Outcome, is_lead, judge, read_args
-from headway.systems.calls.overview import Event
+from headway.systems.calls.overview import CountedEvent
 from headway.systems.calls.template import Template
 from headway.systems.jobs import act, find_run, ref_of
 from headway.systems.telephony.providers import Provider, read_webhook
@@ -40,7 +40,7 @@ async def apply_event(context: CallsContext, event: CallEvent) -> SignalResult |
     """
     found = await _find(context, event)
     if found is None:
-        context.tally.happened(Event.WEBHOOK_ORPHAN, event.provider)
+        context.tally.happened(CountedEvent.WEBHOOK_ORPHAN, event.provider)
         _log.warning(
             "webhook of an unknown call: provider=%s call=%s status=%s",
             event.provider,
@@ -56,9 +56,9 @@ async def apply_event(context: CallsContext, event: CallEvent) -> SignalResult |
     else:
         answer = await _apply_progress(context, job, run, event)
     if answer is SignalResult.LATE:
-        context.tally.happened(Event.WEBHOOK_LATE, number_of(job, run))
+        context.tally.happened(CountedEvent.WEBHOOK_LATE, number_of(job, run))
     elif answer is SignalResult.ALREADY:
-        context.tally.happened(Event.WEBHOOK_TWICE, number_of(job, run))
+        context.tally.happened(CountedEvent.WEBHOOK_TWICE, number_of(job, run))
     return answer
 
 
@@ -107,7 +107,7 @@ async def settle(  # noqa: PLR0913, PLR0917  (the parts of an end)
         )
     )
     if reply.answer is SignalResult.APPLIED:
-        context.tally.happened(Event.OUTCOME, outcome)
+        context.tally.happened(CountedEvent.OUTCOME, outcome)
     return reply.answer
 
 

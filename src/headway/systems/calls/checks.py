@@ -31,7 +31,7 @@ class LeadToCheck:
     payload: Any
 
 
-class Refused(Exception):
+class LeadRefused(Exception):
     """Raised by a check if the lead must not be called.
 
     Args:
@@ -94,7 +94,7 @@ class Checking:
         """Run all checks of a lead's template in their order.
 
         Raises:
-            Refused: a check refused the lead.
+            LeadRefused: a check refused the lead.
         """
         for one in template.checks:
             match one:
@@ -108,14 +108,14 @@ class Checking:
                 case _:
                     assert_never(one)
             if why:
-                raise Refused(why)
+                raise LeadRefused(why)
 
     async def check_again(self, template: Template, lead: LeadToCheck) -> None:
         """Repeat the checks for a lead that holds a line, within `recheck_within`.
 
         Raises:
-            Refused: a check refused the lead; or they took too long, and one of them skips leads
-                on failure.
+            LeadRefused: a check refused the lead; or they took too long, and one of them skips
+                leads on failure.
         """
         try:
             async with self._timing.limit(template.recheck_within / 1000):
@@ -126,7 +126,7 @@ class Checking:
                 for one in template.checks
             ):
                 why = f"the check did not finish within {template.recheck_within} ms"
-                raise Refused(why) from None
+                raise LeadRefused(why) from None
 
     async def close(self) -> None:
         """Close the connections."""

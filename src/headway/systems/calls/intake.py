@@ -92,7 +92,9 @@ LeadList = Annotated[FailFastList[LeadBody], Field(min_length=1, max_length=MOST
 OneOrManyLeads = Annotated[LeadBody | LeadList, one_or_many(LeadBody, LeadList, MOST_LEADS)]
 """One lead, or a list of up to 10,000."""
 
-Channels = Annotated[int, Field(ge=1, le=1_000_000, description="Maximum number of calls at once.")]
+_Channels = Annotated[
+    int, Field(ge=1, le=1_000_000, description="Maximum number of calls at once.")
+]
 
 
 class NumberBody(Body):
@@ -100,7 +102,7 @@ class NumberBody(Body):
 
     number: Phone = Field(description="One of the provider's numbers, in E.164 format.")
     provider: Label = Field(description="Name of the provider in [telephony].", examples=["twilio"])
-    maximum_channels: Channels
+    maximum_channels: _Channels
     status: NumberStatus = Field(default=NumberStatus.AVAILABLE, strict=False)
     reseller: ResellerName | None = Field(
         default=None, description="Use the number only for leads of this reseller."
@@ -112,7 +114,7 @@ class NumberChange(Body):
     """Changes to a number; omitted fields stay unchanged."""
 
     provider: Label | None = None
-    maximum_channels: Channels | None = None
+    maximum_channels: _Channels | None = None
     status: NumberStatus | None = Field(default=None, strict=False)
     reseller: ResellerName | None = Field(
         default=None, description="Use the number only for leads of this reseller; null for all."

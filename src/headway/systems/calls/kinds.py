@@ -27,7 +27,7 @@ from headway.systems.calls.lead import (
     lead_of,
     read_args,
 )
-from headway.systems.calls.overview import Event
+from headway.systems.calls.overview import CountedEvent
 from headway.systems.calls.reconciling import ask as ask_provider
 from headway.systems.calls.stages import check, place_call
 from headway.systems.calls.template import DEFAULT
@@ -72,7 +72,7 @@ async def report(context: CallsContext, task: Job, job: str, state: str) -> None
     try:
         await context.reporter.report(lead.reporting_webhook_url, task.id, body)
     except (Dead, Retry):
-        context.tally.happened(Event.REPORT_FAILED)
+        context.tally.happened(CountedEvent.REPORT_FAILED)
         raise
 
 

@@ -306,7 +306,7 @@ def _outcome(job: JobView, run: RunView, reason: str) -> Outcome | None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class _Verdict:
     """How a lead continues after an outcome.
 
     Attributes:
@@ -322,7 +322,7 @@ class Verdict:
 
 def judge(
     job: JobView, run: int, template: Template, outcome: Outcome, detail: str = ""
-) -> Verdict:
+) -> _Verdict:
     """Return how a lead continues after the outcome of a call.
 
     Args:
@@ -334,14 +334,14 @@ def judge(
         never became known.
     """
     if outcome is Outcome.COMPLETED:
-        return Verdict(final="succeeded", reason="")
+        return _Verdict(final="succeeded", reason="")
     reason = reason_of(outcome, detail)
     if outcome in template.retry_on and calls_made(this_life(job), run) <= template.max_retry:
         offsets = cast("Mapping[str, int]", template.retry_offsets)
         after_ms = offsets.get(outcome, template.retry_offset)
-        return Verdict(final="retry", reason=reason, after_ms=after_ms)
+        return _Verdict(final="retry", reason=reason, after_ms=after_ms)
     final = "dead" if outcome is Outcome.WEBHOOK_LOST else "succeeded"
-    return Verdict(final=final, reason=reason)
+    return _Verdict(final=final, reason=reason)
 
 
 def calls_made(runs: Sequence[RunView], run: int) -> int:

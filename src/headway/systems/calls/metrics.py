@@ -16,7 +16,7 @@ from headway.systems.calls.alert_rules import Thresholds, call_rules
 from headway.systems.calls.lead import LANE
 from headway.systems.calls.overview import (
     CallsOverview,
-    Event,
+    CountedEvent,
     LinePool,
     read_backlog,
     read_calls,
@@ -63,31 +63,31 @@ WITHOUT_NUMBER = gauge(
 )
 WORKERS = gauge("calls_workers", "Live workers that serve the lane of calls.")
 _COUNTERS = {
-    Event.OUTCOME: counter(
+    CountedEvent.OUTCOME: counter(
         "calls_attempts", f"Attempts that ended, by outcome; {COUNTED}.", "outcome"
     ),
-    Event.INTAKE: counter("calls_intakes", f"Requests that contained leads; {COUNTED}."),
-    Event.INTAKE_FAILED: counter(
+    CountedEvent.INTAKE: counter("calls_intakes", f"Requests that contained leads; {COUNTED}."),
+    CountedEvent.INTAKE_FAILED: counter(
         "calls_intakes_failed",
         f"Requests with leads that failed with a status of 500 or more; {COUNTED}.",
     ),
-    Event.WEBHOOK_LOST: counter(
+    CountedEvent.WEBHOOK_LOST: counter(
         "calls_webhooks_lost",
         f"Calls whose end had to be requested from the provider, or never became known; {COUNTED}.",
         "number",
     ),
-    Event.WEBHOOK_LATE: counter(
+    CountedEvent.WEBHOOK_LATE: counter(
         "calls_webhooks_late",
         f"Webhooks that arrived after their call was settled; {COUNTED}.",
         "number",
     ),
-    Event.WEBHOOK_TWICE: counter(
+    CountedEvent.WEBHOOK_TWICE: counter(
         "calls_webhooks_twice", f"Repeated webhooks; {COUNTED}.", "number"
     ),
-    Event.WEBHOOK_ORPHAN: counter(
+    CountedEvent.WEBHOOK_ORPHAN: counter(
         "calls_webhooks_orphan", f"Webhooks of unknown calls; {COUNTED}.", "provider"
     ),
-    Event.REPORT_FAILED: counter(
+    CountedEvent.REPORT_FAILED: counter(
         "calls_reports_failed", f"Failed attempts to report a result; {COUNTED}."
     ),
 }
@@ -104,7 +104,7 @@ class Intakes:
         self._requests = requests
         self._tally = tally
         self._timing = timing
-        self._noted = {Event.INTAKE: 0, Event.INTAKE_FAILED: 0}
+        self._noted = {CountedEvent.INTAKE: 0, CountedEvent.INTAKE_FAILED: 0}
 
     async def run(self) -> None:
         """Call `note` at intervals, until it is cancelled."""
@@ -119,17 +119,17 @@ class Intakes:
                 self._tally.happened(event, times=count - self._noted[event])
                 self._noted[event] = count
 
-    def _counted(self) -> dict[Event, int]:
-        counted = {Event.INTAKE: 0, Event.INTAKE_FAILED: 0}
+    def _counted(self) -> dict[CountedEvent, int]:
+        counted = {CountedEvent.INTAKE: 0, CountedEvent.INTAKE_FAILED: 0}
         for metric in self._requests.registry.collect():
             for sample in metric.samples:
                 labels = sample.labels
                 if sample.name != REQUESTS.name or labels.get("method") != "POST":
                     continue
                 if labels.get("route") == ROUTE:
-                    counted[Event.INTAKE] += int(sample.value)
+                    counted[CountedEvent.INTAKE] += int(sample.value)
                     if labels.get("status", "") >= "500":
-                        counted[Event.INTAKE_FAILED] += int(sample.value)
+                        counted[CountedEvent.INTAKE_FAILED] += int(sample.value)
         return counted
 
 

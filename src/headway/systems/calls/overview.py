@@ -28,7 +28,7 @@ from headway.systems.directory.tally import Tally, Totals
 from headway.systems.jobs import find_lane
 
 
-class Event(StrEnum):
+class CountedEvent(StrEnum):
     """Events that are counted in the tally, by a label."""
 
     OUTCOME = "outcome"

@@ -17,12 +17,12 @@ from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import LANE, LEAD, Outcome, attempts_of, is_lead, read_args
 from headway.web.page import (
     Action,
-    Call,
-    Facts,
+    DashboardPage,
     Field,
-    Page,
+    FormValues,
     PageView,
-    Values,
+    RouteCall,
+    TemplateContext,
     everyone,
     int_of,
     rows_of,
@@ -36,7 +36,7 @@ NEWEST = 250
 SLOW_S = 2.0
 
 
-async def _numbers(context: CallsContext, view: PageView) -> Facts:
+async def _numbers(context: CallsContext, view: PageView) -> TemplateContext:
     """Return one page of numbers, with the state of their gates and pools."""
     store, values = view.service.store, view.values
     catalogue = await context.catalogue.read()
@@ -90,7 +90,7 @@ class Campaign:
         return self.outcomes[Outcome.COMPLETED] / calls if calls else None
 
 
-async def _campaigns(view: PageView) -> Facts:
+async def _campaigns(view: PageView) -> TemplateContext:
     """Return the outcomes of the newest leads that the caller may see, by reseller and template."""
     caller, sought = view.caller, view.values["reseller"]
     if sought:
@@ -136,11 +136,11 @@ async def _leads(view: PageView, tenants: Sequence[str | None]) -> list[JobView]
     return found
 
 
-def _changed(values: Values, **body: object) -> Call:
-    return Call(path={"number": values["number"]}, body=body)
+def _changed(values: FormValues, **body: object) -> RouteCall:
+    return RouteCall(path={"number": values["number"]}, body=body)
 
 
-def _reach(caller: Caller, _: Values) -> None:
+def _reach(caller: Caller, _: FormValues) -> None:
     caller.check_gate(DEFAULT_POOL)
 
 
@@ -173,10 +173,10 @@ CHANNELS = _change(
 )
 
 
-def pages_of(context: CallsContext) -> Sequence[Page]:
+def pages_of(context: CallsContext) -> Sequence[DashboardPage]:
     """Return the system's pages, in the order of the menu."""
     return (
-        Page(
+        DashboardPage(
             path="calls",
             title="Call numbers",
             template="calls-numbers.html",
@@ -188,7 +188,7 @@ def pages_of(context: CallsContext) -> Sequence[Page]:
             actions=(CLOSE, OPEN, DISABLE, ENABLE, CHANNELS),
             package="headway.systems.calls",
         ),
-        Page(
+        DashboardPage(
             path="calls/campaigns",
             title="Call campaigns",
             template="calls-campaigns.html",

@@ -29,7 +29,7 @@ from headway.systems.calls.lead import (
     this_life,
     was_not_placed,
 )
-from headway.systems.calls.overview import Event
+from headway.systems.calls.overview import CountedEvent
 from headway.systems.calls.template import CallsSettings
 from headway.systems.telephony.voice import CallEvent, NotFound, Sought, call_of
 
@@ -138,7 +138,7 @@ async def _settle(
     event_id = f"lost:{job.id}:{run.run}" if event is None else event.event
     answer = await settle(context, job, run.run, outcome, event_id, event)
     if lost and answer is SignalResult.APPLIED:
-        context.tally.happened(Event.WEBHOOK_LOST, number_of(job, run.run))
+        context.tally.happened(CountedEvent.WEBHOOK_LOST, number_of(job, run.run))
     return Unknown()
 
 

@@ -21,7 +21,7 @@ from headway.runtime.job import Job
 from headway.runtime.timing import persist
 from headway.systems.calls.call_events import settle
 from headway.systems.calls.catalogue import FRESH_S, CatalogueContents, Number
-from headway.systems.calls.checks import LeadToCheck, Refused
+from headway.systems.calls.checks import LeadRefused, LeadToCheck
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import (
     CHECK,
@@ -35,11 +35,11 @@ from headway.systems.calls.lead import (
     refusals,
     this_life,
 )
-from headway.systems.calls.overview import Event
+from headway.systems.calls.overview import CountedEvent
 from headway.systems.calls.template import Template
 from headway.systems.telephony.providers import CALLEE, dial
 from headway.systems.telephony.texts import render
-from headway.systems.telephony.voice import CallOrder, Fetch, Say, Script
+from headway.systems.telephony.voice import CallOrder, CallScript, Fetch, Say
 
 UNAVAILABLE_RETRY = "5s"
 """Delay of a lead while the directory or the source table is unavailable."""
@@ -68,7 +68,7 @@ async def check(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooz
         if context.table is not None and args.row:
             # A dial that finds the table unavailable would count towards the customer's rate.
             await context.table.table.find([args.row])
-    except Refused as refused:
+    except LeadRefused as refused:
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, refused.why)) from None
     except UnknownRecord as gone:
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, gone.message)) from None
@@ -159,7 +159,7 @@ class _PreparedCall(NamedTuple):
     view: JobView
     template: Template
     number: Number
-    script: Script
+    script: CallScript
 
 
 async def _prepare_call(context: CallsContext, job: Job, args: LeadArgs) -> _PreparedCall | None:
@@ -209,7 +209,7 @@ def _lacks_gates(
     return not set(wanted) <= set(job.gates)
 
 
-def _script(template: Template, args: LeadArgs) -> Script:
+def _script(template: Template, args: LeadArgs) -> CallScript:
     """Return the script of the call.
 
     Raises:
@@ -285,7 +285,7 @@ async def _check_again(
         return
     try:
         await context.checking.check_again(template, to_check(job, args))
-    except Refused as refused:
+    except LeadRefused as refused:
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, refused.why)) from None
 
 
@@ -339,10 +339,10 @@ async def _settle_refused(
                 lambda: settle(context, view, job.run, Outcome.FAILED, event, detail=detail),
             )
             return
-        context.tally.happened(Event.OUTCOME, Outcome.FAILED)
+        context.tally.happened(CountedEvent.OUTCOME, Outcome.FAILED)
         await _put_row_back(context, job, args)
         raise Retry(verdict.reason, after=f"{verdict.after_ms}ms", stage=CHECK)
-    context.tally.happened(Event.OUTCOME, Outcome.NUMBER_UNAVAILABLE)
+    context.tally.happened(CountedEvent.OUTCOME, Outcome.NUMBER_UNAVAILABLE)
     reason = reason_of(Outcome.NUMBER_UNAVAILABLE, detail)
     if refusals(this_life(view)) + 1 >= context.settings.most_refused:
         raise Dead(reason)

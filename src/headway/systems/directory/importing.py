@@ -24,7 +24,7 @@ from headway.runtime.faults import faults, sentence
 from headway.server.bodies.base import QueryModel
 from headway.server.problems import add_members
 from headway.systems.directory.database import Directory
-from headway.systems.directory.records import Fields, ImportReport, New, R, Records
+from headway.systems.directory.records import ImportReport, New, R, Records, RowFields
 
 
 class ImportParams(QueryModel):
@@ -87,7 +87,7 @@ class ImportFile:
         _check_columns(self._columns, needed, known)
         self._rows = enumerate(csv.reader(lines, delimiter=mark, strict=True), 2)
 
-    def batch(self) -> list[tuple[int, Fields | str]] | None:
+    def batch(self) -> list[tuple[int, RowFields | str]] | None:
         """Return the next rows, each with its row number, and its fields or an error message.
 
         Returns:
@@ -107,7 +107,7 @@ class ImportFile:
             raise InvalidValue(message, hint="import it in parts")
         return [(number, self._fields(row)) for number, row in read if any(map(str.strip, row))]
 
-    def _fields(self, row: list[str]) -> Fields | str:
+    def _fields(self, row: list[str]) -> RowFields | str:
         if len(row) != len(self._columns):
             return f"the row has {len(row)} fields, but the header has {len(self._columns)}"
         return {name: one.strip() for name, one in zip(self._columns, row, strict=True)}
@@ -280,7 +280,7 @@ async def _batches(
             yield batch
 
 
-def _parse_row(records: Records[R, New], fields: Fields | str) -> New:
+def _parse_row(records: Records[R, New], fields: RowFields | str) -> New:
     """Parse a row.
 
     Raises:

@@ -28,7 +28,7 @@ from headway.systems.directory.importing import (
 )
 from headway.systems.directory.records import MAX_ID, ImportReport, New, R, RecordChange, Records
 
-Handler = Callable[..., Awaitable[Response]]
+_Handler = Callable[..., Awaitable[Response]]
 _TAG = re.compile(r'(?:W/)?"(\d{1,9})"', re.ASCII)
 
 IfVersion = Annotated[
@@ -52,7 +52,7 @@ class HasDirectory(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Texts:
+class RouteDescriptions:
     """Descriptions of the routes in the API documentation; the noun provides the defaults.
 
     Attributes:
@@ -76,7 +76,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes that share parameters)
     reach: Callable[[Caller], None],
     params: type[PageQuery],
     changed: type[RecordChange],
-    texts: Texts,
+    texts: RouteDescriptions,
 ) -> None:
     """Add the routes of a record type: list, get, add, change, remove, import.
 
@@ -181,16 +181,16 @@ def add_routes(  # noqa: C901, PLR0915  (six routes that share parameters)
 class _Handlers(NamedTuple):
     """The functions of a record type's routes."""
 
-    listing: Handler
-    one: Handler
-    add: Handler
-    change: Handler
-    remove: Handler
-    imported: Handler
+    listing: _Handler
+    one: _Handler
+    add: _Handler
+    change: _Handler
+    remove: _Handler
+    imported: _Handler
 
 
 def _register(
-    routes: APIRouter, records: Records[R, New], handlers: _Handlers, texts: Texts
+    routes: APIRouter, records: Records[R, New], handlers: _Handlers, texts: RouteDescriptions
 ) -> None:
     """Add the routes, with their descriptions in the API documentation."""
     noun, reply = records.noun, reply_model(records.shape)

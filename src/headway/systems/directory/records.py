@@ -71,7 +71,7 @@ PersonName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValid
 """A display name: up to 200 characters."""
 
 
-class Record:
+class RecordColumns:
     """The columns of every record."""
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)
@@ -172,10 +172,10 @@ class ImportReport:
             insort(self.faults, Fault(row=row, what=what), key=lambda one: one.row)
 
 
-Fields = Mapping[str, str]
+RowFields = Mapping[str, str]
 """A row of an import: the text of each column, stripped."""
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=RecordColumns)
 New = TypeVar("New", bound=NewRecord)
 
 
@@ -339,7 +339,7 @@ class Records(Generic[R, New]):
             await session.flush()
             await self.derive(session, [record])
 
-    def read(self, row: Fields) -> New:
+    def read(self, row: RowFields) -> New:
         """Parse a row of an import; an empty field counts as missing.
 
         Raises:

@@ -26,7 +26,7 @@ from headway.systems.field_service.settings import read_settings
 from headway.systems.field_service.technicians import ROUTES as TECHNICIAN_ROUTES
 from headway.systems.field_service.users import ROUTES as USER_ROUTES
 from headway.systems.parts import Parts
-from headway.web.page import Page
+from headway.web.page import DashboardPage
 
 _log = logging.getLogger("headway.field_service")
 
@@ -46,7 +46,7 @@ class FieldService:
 
     def __init__(self, context: FieldContext) -> None:
         self.context = context
-        self.pages: Sequence[Page] = pages_of(context)
+        self.pages: Sequence[DashboardPage] = pages_of(context)
 
     def declare(self, app: App) -> None:
         """Declare the system's kinds on the app."""

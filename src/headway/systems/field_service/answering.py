@@ -70,7 +70,7 @@ from headway.systems.telephony.voice import (
 _log = logging.getLogger("headway.field_service")
 
 
-class Verdict(StrEnum):
+class AnswerEffect(StrEnum):
     """The effect of an answer."""
 
     ACCEPTED = "accepted"
@@ -93,7 +93,7 @@ class Answered:
         request: the request's job, read after the answer was applied.
     """
 
-    verdict: Verdict
+    verdict: AnswerEffect
     request: JobView
 
 
@@ -133,17 +133,17 @@ async def answer(  # noqa: PLR0913  (the parts of an answer)
     return Answered(verdict=verdict, request=request)
 
 
-def _verdict(request: JobView, run: int, technician: str, *, accepts: bool) -> Verdict:
+def _verdict(request: JobView, run: int, technician: str, *, accepts: bool) -> AnswerEffect:
     """Derive the verdict from the request's current state, so that it also holds for a repeat."""
     winner = acceptor(request)
     answered = find_run(request, run)
     if request.state is State.CANCELLED:
-        return Verdict.WITHDRAWN
+        return AnswerEffect.WITHDRAWN
     if winner == technician and request.run == run:
-        return Verdict.ACCEPTED
+        return AnswerEffect.ACCEPTED
     if answered is not None and answered.outcome == Decided.DECLINED and not accepts:
-        return Verdict.DECLINED
-    return Verdict.TAKEN if winner else Verdict.OVER
+        return AnswerEffect.DECLINED
+    return AnswerEffect.TAKEN if winner else AnswerEffect.OVER
 
 
 async def _note_late(store: Store, ref: str, event: str, technician: str, *, accepts: bool) -> None:
@@ -246,15 +246,15 @@ async def _offer_to(store: Store, technician: str) -> str:
 
 def _words(answered: Answered) -> str:
     match answered.verdict:
-        case Verdict.ACCEPTED:
+        case AnswerEffect.ACCEPTED:
             return accepted_text(read_request(answered.request.args))
-        case Verdict.DECLINED:
+        case AnswerEffect.DECLINED:
             return DECLINED
-        case Verdict.TAKEN:
+        case AnswerEffect.TAKEN:
             return TAKEN
-        case Verdict.OVER:
+        case AnswerEffect.OVER:
             return OVER
-        case Verdict.WITHDRAWN:
+        case AnswerEffect.WITHDRAWN:
             return WITHDRAWN
 
 
@@ -388,5 +388,5 @@ async def _review_if_declined(
     service: Service, context: FieldContext, answered: Answered | None, *why: str
 ) -> None:
     """Review a request whose offer was declined: all remaining candidates may be busy."""
-    if answered is not None and answered.verdict is Verdict.DECLINED:
+    if answered is not None and answered.verdict is AnswerEffect.DECLINED:
         await send_jobs(service, [review_now(context, answered.request.id, derived_id(*why))])

@@ -48,7 +48,7 @@ _HELD = frozenset({State.RUNNING, State.AWAITING})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Dispatcher:
+class RequestMoves:
     """The moves of one caller."""
 
     context: FieldContext
@@ -214,7 +214,7 @@ async def assign(
     job = await find_request(service, caller, request)
     async with context.directory.read() as session:
         technician = await TECHNICIANS.find(session, body.technician)
-    mover = Dispatcher(context=context, author=caller.name)
+    mover = RequestMoves(context=context, author=caller.name)
     by = body.by or caller.name
     return await respond_with(
         service, await mover.assign(job, technician.id, by=by, wait=body.wait)
@@ -229,7 +229,7 @@ async def redispatch(
 ) -> Response:
     """Offer a pending or cancelled request again, to technicians now near and on duty."""
     job = await find_request(service, caller, request)
-    job = await Dispatcher(context=context, author=caller.name).redispatch(job)
+    job = await RequestMoves(context=context, author=caller.name).redispatch(job)
     # As at its intake: all of them may have another request.
     await send_jobs(service, [review_now(context, job.id, "dispatched", job.life)])
     return await respond_with(service, job)
@@ -245,7 +245,7 @@ async def withdraw(
     """
     job = await find_request(service, caller, request)
     return await respond_with(
-        service, await Dispatcher(context=context, author=caller.name).withdraw(job)
+        service, await RequestMoves(context=context, author=caller.name).withdraw(job)
     )
 
 

@@ -26,7 +26,13 @@ from headway.systems.field_service.messages import (
     offer_spoken,
     offer_written,
 )
-from headway.systems.field_service.offer_calls import ASK_WITHIN, CALL, CHOOSE, Alert, Ring
+from headway.systems.field_service.offer_calls import (
+    ASK_WITHIN,
+    CALL,
+    CHOOSE,
+    DispatcherAlert,
+    Ring,
+)
 from headway.systems.field_service.records import Channel, Technician, missing_skills
 from headway.systems.field_service.request import (
     AFTER,
@@ -250,7 +256,7 @@ def declare(app: App, context: FieldContext) -> None:
     call_to = Slots(CALL_TO, 1)
     for lane in (OFFERS, AFTER, RINGS):
         app.lane(lane, lease=LEASE)
-    after, ring, alert = FollowUps(context), Ring(context), Alert(context)
+    after, ring, alert = FollowUps(context), Ring(context), DispatcherAlert(context)
     app.job(name=OFFER_ENDED, lane=AFTER, retry=_TURN_RETRY)(after.ended)
     app.job(name=OFFER_TAKEN, lane=AFTER, retry=_TURN_RETRY)(after.taken)
     app.job(name=RING_ENDED, lane=AFTER)(after.ring_ended)

@@ -292,7 +292,7 @@ NEXT_CHANNEL_MS = 1_000
 NOT_NEEDED = {"needed": False}
 
 
-class Alert:
+class DispatcherAlert:
     """The handlers of `alert_dispatcher`."""
 
     def __init__(self, context: FieldContext) -> None:

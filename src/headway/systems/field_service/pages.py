@@ -20,7 +20,15 @@ from headway.systems.field_service.request import OFFERS, Status, lock_of
 from headway.systems.field_service.request_routes import complete
 from headway.systems.field_service.technicians import ROUTES as TECHNICIAN_ROUTES
 from headway.systems.field_service.technicians import TECHNICIANS
-from headway.web.page import Action, Call, Facts, Field, Page, PageView, Values
+from headway.web.page import (
+    Action,
+    DashboardPage,
+    Field,
+    FormValues,
+    PageView,
+    RouteCall,
+    TemplateContext,
+)
 
 ROWS = 50
 """Technicians per page."""
@@ -34,7 +42,7 @@ SECTIONS = (
 """Those that a dispatcher must check come first."""
 
 
-async def _board(context: FieldContext, view: PageView) -> Facts:
+async def _board(context: FieldContext, view: PageView) -> TemplateContext:
     """Return requests by status, those that need a dispatcher first."""
     store = view.service.store
     board = await view.reads.cached("field board", lambda: read_live_view(store, context.directory))
@@ -54,7 +62,7 @@ async def _board(context: FieldContext, view: PageView) -> Facts:
     }
 
 
-async def _technicians(context: FieldContext, view: PageView) -> Facts:
+async def _technicians(context: FieldContext, view: PageView) -> TemplateContext:
     """Return a page of technicians by id, each with the request that is assigned or offered."""
     rows, after = select(Technician), decode_cursor(view.values["cursor"] or None)
     if (duty := view.values["duty"]) in {"on", "off"}:
@@ -81,8 +89,8 @@ def _sees_requests(caller: Caller) -> None:
     caller.check_lane(OFFERS)
 
 
-def _request(values: Values, body: Mapping[str, object] | None = None) -> Call:
-    return Call(path={"id": values["request"], "request": values["request"]}, body=body)
+def _request(values: FormValues, body: Mapping[str, object] | None = None) -> RouteCall:
+    return RouteCall(path={"id": values["request"], "request": values["request"]}, body=body)
 
 
 ASSIGN = Action(
@@ -154,7 +162,7 @@ def _duty(name: str, label: str, *, on: bool) -> Action:
         title=f"{{technician}} {words}",
         explains="This applies from the next offer on; an open one is not affected.",
         endpoint=change,
-        call=lambda values: Call(path={"id": values["technician"]}, body={"on_duty": on}),
+        call=lambda values: RouteCall(path={"id": values["technician"]}, body={"on_duty": on}),
         done=f"{{technician}} {words}.",
         of=("technician",),
         reach=lambda caller, _: check_caller(caller),
@@ -165,10 +173,10 @@ ON_DUTY = _duty("field-on-duty", "On duty", on=True)
 OFF_DUTY = _duty("field-off-duty", "Off duty", on=False)
 
 
-def pages_of(context: FieldContext) -> Sequence[Page]:
+def pages_of(context: FieldContext) -> Sequence[DashboardPage]:
     """Return the system's pages, in the order of the menu."""
     return (
-        Page(
+        DashboardPage(
             path="field-service",
             title="Service requests",
             template="field-requests.html",
@@ -180,7 +188,7 @@ def pages_of(context: FieldContext) -> Sequence[Page]:
             actions=(ASSIGN, REDISPATCH, COMPLETE, WITHDRAW),
             package="headway.systems.field_service",
         ),
-        Page(
+        DashboardPage(
             path="field-service/technicians",
             title="Technicians",
             template="field-technicians.html",

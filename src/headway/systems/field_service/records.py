@@ -33,7 +33,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from headway.core.errors import InvalidValue
 from headway.core.naming import MAX_NAME, check_name
 from headway.systems.directory.database import Schema, collated, naming, tally_schema
-from headway.systems.directory.records import ID, MAX_ID, Record
+from headway.systems.directory.records import ID, MAX_ID, RecordColumns
 from headway.systems.field_service.request import NAME
 
 MAX_SKILL = 64
@@ -59,7 +59,7 @@ class Base(DeclarativeBase):
     metadata = naming()
 
 
-class Technician(Record, Base):
+class Technician(RecordColumns, Base):
     """A person who is offered jobs.
 
     Attributes:
@@ -85,7 +85,7 @@ class Technician(Record, Base):
     idle_since: Mapped[int] = mapped_column(BigInteger)
 
 
-class Place(Base):
+class TechnicianPosition(Base):
     """The position of a technician on duty: one row per skill, and one without a skill.
 
     The rows are derived from the technician for the search: those of a skill are adjacent, in the
@@ -113,7 +113,7 @@ class Place(Base):
     )
 
 
-class User(Record, Base):
+class User(RecordColumns, Base):
     """A person who gets messages.
 
     Attributes:

@@ -23,11 +23,11 @@ from headway.server.routing import TheService, router
 from headway.server.sending import send_jobs
 from headway.server.service import Service
 from headway.server.visibility import visible_why
-from headway.systems.field_service.answering import Verdict
+from headway.systems.field_service.answering import AnswerEffect
 from headway.systems.field_service.answering import answer as say
 from headway.systems.field_service.bodies import AnswerBody, RequestBody
 from headway.systems.field_service.context import FieldContext, TheContext
-from headway.systems.field_service.dispatching import Dispatcher
+from headway.systems.field_service.dispatching import RequestMoves
 from headway.systems.field_service.intake import candidates_for, find_position, jobs_for, review_now
 from headway.systems.field_service.passing_over import ref_for
 from headway.systems.field_service.request import (
@@ -177,10 +177,10 @@ Signaller = Annotated[Caller, needs(Permission.SIGNAL)]
 BY_API = "by API"
 
 _TOO_LATE = {
-    Verdict.TAKEN: "another technician has it",
-    Verdict.OVER: "the offer is over",
-    Verdict.WITHDRAWN: "the request was withdrawn",
-    Verdict.DECLINED: "it was declined before",
+    AnswerEffect.TAKEN: "another technician has it",
+    AnswerEffect.OVER: "the offer is over",
+    AnswerEffect.WITHDRAWN: "the request was withdrawn",
+    AnswerEffect.DECLINED: "it was declined before",
 }
 
 
@@ -223,7 +223,7 @@ async def complete(
     """
     job = await find_request(service, caller, request)
     return await respond_with(
-        service, await Dispatcher(context=context, author=caller.name).complete(job)
+        service, await RequestMoves(context=context, author=caller.name).complete(job)
     )
 
 
@@ -258,9 +258,9 @@ async def _answer(
         event=f"api:{body.event}" if body.event else f"{word}:{ref}",
         by=BY_API,
     )
-    if answered.verdict is (Verdict.ACCEPTED if accepts else Verdict.DECLINED):
+    if answered.verdict is (AnswerEffect.ACCEPTED if accepts else AnswerEffect.DECLINED):
         return answered.request
-    if answered.verdict is Verdict.ACCEPTED:
+    if answered.verdict is AnswerEffect.ACCEPTED:
         message = f"{acceptor(answered.request)} has accepted it"
         raise InvalidState(message, hint="a dispatcher can assign it to another technician")
     message = f"too late: {_TOO_LATE[answered.verdict]}"

@@ -102,7 +102,7 @@ def _url(given: str) -> str:
     return given
 
 
-Text = Annotated[str, Field(min_length=1)]
+_Text = Annotated[str, Field(min_length=1)]
 
 
 class FieldSettings(OpenTable):
@@ -133,10 +133,10 @@ class FieldSettings(OpenTable):
     radius_km: Annotated[float, Field(strict=True, gt=0, le=_FARTHEST_KM)] = 50.0
     most: Annotated[int, Field(strict=True, gt=0, le=MAX_CANDIDATES)] = 50
     lines: dict[Phone, Annotated[int, Field(strict=True, ge=1)]] = Field(default={})
-    provider: Text | None = None
+    provider: _Text | None = None
     text_from: Phone | None = None
-    text_provider: Text | None = None
-    geocoder_url: Annotated[Text, AfterValidator(_url)] | None = None
+    text_provider: _Text | None = None
+    geocoder_url: Annotated[_Text, AfterValidator(_url)] | None = None
     keep: Span = 7_776_000_000
 
     @property

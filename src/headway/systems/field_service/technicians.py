@@ -20,7 +20,7 @@ from headway.server.paging import PageQuery
 from headway.server.replies import answer, reply, reply_model
 from headway.server.routing import router
 from headway.systems.directory.importing import split_by
-from headway.systems.directory.record_routes import Texts, add_routes
+from headway.systems.directory.record_routes import RouteDescriptions, add_routes
 from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records
 from headway.systems.field_service.cells import cell_of, rounded, rounded_lon
 from headway.systems.field_service.context import TheContext, check_caller
@@ -28,8 +28,8 @@ from headway.systems.field_service.nearby import MOST, Candidate, nearby
 from headway.systems.field_service.passing_over import request_held_by
 from headway.systems.field_service.records import (
     Channel,
-    Place,
     Technician,
+    TechnicianPosition,
     Word,
     join_skills,
     skill_key,
@@ -205,10 +205,12 @@ class Technicians(Records[Technician, TechnicianBody]):
     async def derive(self, session: AsyncSession, records: Sequence[Technician]) -> None:
         """Rewrite the places that the search reads."""
         ids = [one.id for one in records]
-        await session.execute(delete(Place).where(Place.technician_id.in_(ids)))
+        await session.execute(
+            delete(TechnicianPosition).where(TechnicianPosition.technician_id.in_(ids))
+        )
         places = [place for one in records if one.on_duty for place in _places(one)]
         if places:
-            await session.execute(insert(Place), places)
+            await session.execute(insert(TechnicianPosition), places)
 
 
 TECHNICIANS = Technicians()
@@ -227,7 +229,11 @@ async def start_idle_time(session: AsyncSession, id: str, at: int) -> None:
         at: ms UTC.
     """
     await session.execute(update(Technician).where(Technician.id == id).values(idle_since=at))
-    await session.execute(update(Place).where(Place.technician_id == id).values(idle_since=at))
+    await session.execute(
+        update(TechnicianPosition)
+        .where(TechnicianPosition.technician_id == id)
+        .values(idle_since=at)
+    )
 
 
 def _places(technician: Technician) -> Iterator[dict[str, Any]]:
@@ -278,7 +284,7 @@ add_routes(
     reach=check_caller,
     params=TechniciansParams,
     changed=TechnicianChange,
-    texts=Texts(
+    texts=RouteDescriptions(
         prefix="field",
         example="ada",
         one="Return a technician; the gate `technician:<id>` shows whether they are busy.",

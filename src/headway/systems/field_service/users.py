@@ -16,7 +16,7 @@ from headway.server.bodies.base import FailFastList
 from headway.server.paging import PageQuery
 from headway.server.routing import router
 from headway.systems.directory.importing import split_by
-from headway.systems.directory.record_routes import Texts, add_routes
+from headway.systems.directory.record_routes import RouteDescriptions, add_routes
 from headway.systems.directory.records import NewRecord, PersonName, RecordChange, Records
 from headway.systems.field_service.context import check_caller
 from headway.systems.field_service.records import MAX_SKILL, RoleHeld, User, Word, skill_key
@@ -40,7 +40,7 @@ def _channel(text: str) -> str:
     return text
 
 
-Channel = Annotated[
+_Channel = Annotated[
     str,
     Field(min_length=1, max_length=MAX_CHANNEL, examples=["text:+14155550100"]),
     AfterValidator(_channel),
@@ -49,7 +49,7 @@ Channel = Annotated[
 
 Roles = Annotated[FailFastList[Word], Field(max_length=MOST_WORDS, examples=[["Dispatcher"]])]
 Channels = Annotated[
-    FailFastList[Channel], Field(max_length=MOST_WORDS, examples=[["text:+14155550100"]])
+    FailFastList[_Channel], Field(max_length=MOST_WORDS, examples=[["text:+14155550100"]])
 ]
 
 
@@ -176,7 +176,7 @@ add_routes(
     reach=check_caller,
     params=UsersParams,
     changed=UserChange,
-    texts=Texts(
+    texts=RouteDescriptions(
         prefix="field",
         example="bo",
         add="Add a user; one with the role Dispatcher (case-insensitive) is alerted if no "

@@ -14,7 +14,7 @@ from headway.runtime.declaration import LaneOptions, read_lane
 from headway.server.service import Service
 from headway.systems.lanes.pages import PAGES
 from headway.systems.lanes.routes import ROUTES, VIEWS
-from headway.web.page import Page
+from headway.web.page import DashboardPage
 
 
 def _lane(name: str, options: object) -> LaneSpec:
@@ -37,7 +37,7 @@ class LanesSystem:
 
     name: str = NAME
     routers: Sequence[APIRouter] = (ROUTES, VIEWS)
-    pages: Sequence[Page] = PAGES
+    pages: Sequence[DashboardPage] = PAGES
 
     def __init__(self, lanes: tuple[LaneSpec, ...]) -> None:
         self.lanes = lanes

@@ -50,7 +50,7 @@ DEFAULT_LANE = "main"
 PREFIX = "dispenserd/"
 """Prefix of its lanes' names in the store, so that they collide with no other lane."""
 
-Fields = dict[str, object]
+_Fields = dict[str, object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +99,7 @@ def read_lane(body: bytes) -> str:
     return _lane_of(_read_fields(body))
 
 
-def _lane_of(fields: Fields) -> str:
+def _lane_of(fields: _Fields) -> str:
     lane = fields.get("lane")
     if lane is None or lane == "":
         return DEFAULT_LANE
@@ -110,7 +110,7 @@ def _lane_of(fields: Fields) -> str:
     return lane
 
 
-def _read_fields(body: bytes) -> Fields:
+def _read_fields(body: bytes) -> _Fields:
     """Return the fields of a body with names in lower case; none if it is not a JSON object.
 
     Clients may send `[]` or nothing.
@@ -124,7 +124,7 @@ def _read_fields(body: bytes) -> Fields:
         return {}
     if not isinstance(fields, dict):
         return {}
-    return {name.lower(): value for name, value in cast("Fields", fields).items()}
+    return {name.lower(): value for name, value in cast("_Fields", fields).items()}
 
 
 KIND = "dispenserd"

@@ -14,10 +14,10 @@ from headway.systems.lanes.routes import retry
 from headway.web.page import (
     REASON,
     Action,
-    Call,
-    Facts,
-    Page,
+    DashboardPage,
     PageView,
+    RouteCall,
+    TemplateContext,
 )
 
 ROWS = 50
@@ -28,7 +28,7 @@ MOST_HELD = 250
 """Maximum number of pulled jobs of all workers, starting with those that have the most."""
 
 
-async def read(view: PageView) -> Facts:
+async def read(view: PageView) -> TemplateContext:
     """Return the deepest lanes, and their pulled jobs by worker."""
     seen = await view.reads.overview()
     caller, sought = view.caller, view.values["q"].casefold()
@@ -88,7 +88,7 @@ RETRY = Action(
     explains="Runs each job again, with all its attempts: the oldest first, as many as one request "
     "allows.",
     endpoint=retry,
-    call=lambda values: Call(body={"lane": values["lane"]}),
+    call=lambda values: RouteCall(body={"lane": values["lane"]}),
     done="Dead jobs of {lane} wait again.",
     of=("lane",),
     fields=(REASON,),
@@ -96,7 +96,7 @@ RETRY = Action(
 )
 
 PAGES = (
-    Page(
+    DashboardPage(
         path="queue",
         title="HTTP queue",
         template="queue.html",

@@ -293,7 +293,7 @@ LANES = reply(
 )
 
 
-class LanesParams(QueryModel):
+class _LanesParams(QueryModel):
     """Which lanes."""
 
     lane: list[Name] = Field(
@@ -311,7 +311,7 @@ class JobParams(QueryModel):
 
 @VIEWS.get("/lanes", summary="List lanes", response_model=LANES)
 async def status(
-    params: Annotated[LanesParams, Query()],
+    params: Annotated[_LanesParams, Query()],
     service: TheService,
     caller: Observer,
 ) -> Response:

@@ -25,14 +25,14 @@ from headway.systems.notifications.opt_outs import ROUTES as OPT_OUT_ROUTES
 from headway.systems.notifications.pages import PAGES
 from headway.systems.notifications.push import Apns
 from headway.systems.notifications.recipients import ROUTES as RECIPIENT_ROUTES
-from headway.systems.notifications.records import SCHEMA, Reader
-from headway.systems.notifications.sender import Sender
+from headway.systems.notifications.records import SCHEMA, RecordReader
+from headway.systems.notifications.sender import MessageSender
 from headway.systems.notifications.senders import AppriseUrl, Sms, Webhook
 from headway.systems.notifications.sendgrid_mail import SendGridMail
 from headway.systems.notifications.sending import declare
 from headway.systems.notifications.settings import NotificationSettings, SendersTable
 from headway.systems.parts import Parts
-from headway.web.page import Page
+from headway.web.page import DashboardPage
 
 SCHEMAS = (SCHEMA, ALERTS)
 """Directory tables that this system needs."""
@@ -50,7 +50,9 @@ class Notifications:
     def __init__(self, context: NotifyContext) -> None:
         self.context = context
         link = context.parts.cassandra
-        self.pages: Sequence[Page] = PAGES if link is None else (*PAGES, calendar_page(link))
+        self.pages: Sequence[DashboardPage] = (
+            PAGES if link is None else (*PAGES, calendar_page(link))
+        )
 
     def declare(self, app: App) -> None:
         """Declare the system's kinds on the app."""
@@ -69,7 +71,7 @@ class Notifications:
 def make(
     settings: Mapping[str, object],
     parts: Parts,
-    senders: Mapping[Channel, Sender] | None = None,
+    senders: Mapping[Channel, MessageSender] | None = None,
 ) -> Notifications:
     """Build the system from the [notifications] settings; opens and declares nothing.
 
@@ -86,7 +88,7 @@ def make(
         parts=parts,
         senders=make_senders(read.senders, parts) if senders is None else senders,
         tally=tally,
-        reader=Reader(parts.directory),
+        reader=RecordReader(parts.directory),
         thresholds=read_table("notifications.alerts", Thresholds, read.alerts),
     )
     parts.add_resource(context)
@@ -107,14 +109,14 @@ def _check_history(settings: NotificationSettings, parts: Parts) -> None:
         raise InvalidValue(message, hint="timelines continue with the history after `keep`")
 
 
-def make_senders(settings: SendersTable, parts: Parts) -> Mapping[Channel, Sender]:
+def make_senders(settings: SendersTable, parts: Parts) -> Mapping[Channel, MessageSender]:
     """Create the senders that have a table; nothing is connected, and the caller closes them.
 
     Raises:
         InvalidValue: a file or a provider that the settings name is missing or invalid.
     """
     timing = parts.timing
-    made: dict[Channel, Sender] = {}
+    made: dict[Channel, MessageSender] = {}
     if settings.push is not None:
         made[Channel.PUSH] = Apns(settings.push, timing)
     if settings.sms is not None:

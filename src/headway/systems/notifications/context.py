@@ -18,8 +18,8 @@ from headway.server.sending import send_jobs
 from headway.server.service import Service
 from headway.systems.notifications.metrics import Thresholds
 from headway.systems.notifications.notification import LANES, NAME, NOTIFICATION, Channel, Tallied
-from headway.systems.notifications.records import Reader
-from headway.systems.notifications.sender import Sender
+from headway.systems.notifications.records import RecordReader
+from headway.systems.notifications.sender import MessageSender
 from headway.systems.notifications.settings import NotificationSettings
 from headway.systems.parts import SystemContext
 
@@ -33,8 +33,8 @@ class NotifyContext(SystemContext):
     """
 
     settings: NotificationSettings
-    senders: Mapping[Channel, Sender]
-    reader: Reader
+    senders: Mapping[Channel, MessageSender]
+    reader: RecordReader
     thresholds: Thresholds
     _calendar: Calendar | None = None
     _uses: dict[Channel, tuple[GateUse, ...]] = field(

@@ -38,7 +38,7 @@ from headway.systems.notifications.notification import (
 from headway.systems.notifications.senders import NO_SUCH_PHONE
 from headway.systems.notifications.sending import remove_address
 from headway.systems.telephony.providers import Provider, read_webhook
-from headway.systems.telephony.texts import Texts, TextStatus
+from headway.systems.telephony.texts import TextProvider, TextStatus
 
 _log = logging.getLogger("headway.notifications")
 
@@ -68,7 +68,7 @@ class DeliveryEvent:
     ref: str = ""
 
 
-def read_text_delivery(texts: Texts, request: HookRequest) -> Sequence[DeliveryEvent]:
+def read_text_delivery(texts: TextProvider, request: HookRequest) -> Sequence[DeliveryEvent]:
     """Return the final event of a text, from a verified webhook; empty while it is on its way."""
     update = texts.read_text_status(request)
     if update is None or not update.status.ended:

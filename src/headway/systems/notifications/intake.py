@@ -30,7 +30,7 @@ from headway.server.problems import add_members
 from headway.server.service import Service
 from headway.systems.directory.records import MAX_ID
 from headway.systems.notifications.context import NotifyContext
-from headway.systems.notifications.message_templates import Source
+from headway.systems.notifications.message_templates import TemplateSource
 from headway.systems.notifications.notification import NOTIFICATION, Channel, Priority
 from headway.systems.notifications.records import (
     DIGEST_BYTES,
@@ -72,9 +72,9 @@ class NotificationBody(Body):
     data: dict[str, Any] = Field(
         default={}, description="Data for the template; apps and webhooks get it as well."
     )
-    title: Source = Field(default="", description="Literal title, instead of a template.")
-    text: Source = Field(default="", description="Literal text, instead of a template.")
-    html: Source | None = Field(default=None, description="Literal HTML, for e-mail.")
+    title: TemplateSource = Field(default="", description="Literal title, instead of a template.")
+    text: TemplateSource = Field(default="", description="Literal text, instead of a template.")
+    html: TemplateSource | None = Field(default=None, description="Literal HTML, for e-mail.")
     scheduled_at: WhenNotSeconds | None = Field(
         default=None, description="When to send it. By default, or if in the past, now."
     )

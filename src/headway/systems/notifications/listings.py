@@ -102,7 +102,11 @@ class Timeline:
 
 
 async def timeline(
-    store: Store, history: History | None, recipient: str, params: NotificationsParams, now: int
+    store: Store,
+    history: History | None,
+    recipient: str,
+    params: NotificationsParams,
+    now: int,
 ) -> Timeline:
     """Return a page of a recipient's timeline, from the store and the history if there is one.
 

@@ -37,9 +37,9 @@ from headway.systems.notifications.sender import (
     Accepted,
     Limited,
     Message,
-    Outcome,
     Port,
     Refused,
+    SendResult,
     Timeout,
     Unavailable,
     Unsure,
@@ -221,8 +221,8 @@ class Smtp:
         self._places = asyncio.Semaphore(settings.connections)
         self._idle: list[SMTP] = []
 
-    async def send(self, message: Message) -> Outcome:
-        """See `Sender.send`."""
+    async def send(self, message: Message) -> SendResult:
+        """See `MessageSender.send`."""
         written = write_mail(message, self._from, self._timing.wall_at())
         if isinstance(written, str):
             return Refused(written)
@@ -236,14 +236,14 @@ class Smtp:
             return delivery.failed("the server did not answer in time")
 
     async def close(self) -> None:
-        """See `Sender.close`."""
+        """See `MessageSender.close`."""
         idle, self._idle = self._idle, []
         for client in idle:
             with suppress(SMTPException, OSError):
                 await client.quit()
             client.close()
 
-    async def _deliver(self, delivery: _Delivery) -> Outcome:
+    async def _deliver(self, delivery: _Delivery) -> SendResult:
         while True:
             kept = bool(self._idle)
             try:
@@ -257,7 +257,7 @@ class Smtp:
                     why = f"the connection failed: {type(error).__name__}: {error}"
                     return delivery.failed(why[:_LONGEST])
 
-    async def _through(self, client: SMTP, delivery: _Delivery) -> Outcome:
+    async def _through(self, client: SMTP, delivery: _Delivery) -> SendResult:
         """Send over a connection, and keep it if it is still usable.
 
         Raises:
@@ -268,7 +268,7 @@ class Smtp:
         try:
             try:
                 await delivery.send(client)
-                outcome: Outcome = Accepted(None)
+                outcome: SendResult = Accepted(None)
             except SMTPResponseException as error:
                 # Without TLS and a login, the client says EHLO only before its first command.
                 outcome = _read(error, fatal=not isinstance(error, SMTPHeloError))
@@ -330,11 +330,11 @@ class _Delivery:
         if self._limit.expired():
             raise asyncio.CancelledError
 
-    def failed(self, why: str) -> Outcome:
+    def failed(self, why: str) -> SendResult:
         return Unsure(f"{why}, after the message was sent") if self.started else Unavailable(why)
 
 
-def _read(error: SMTPResponseException, *, fatal: bool) -> Outcome:
+def _read(error: SMTPResponseException, *, fatal: bool) -> SendResult:
     """Return the outcome of an error reply.
 
     Args:

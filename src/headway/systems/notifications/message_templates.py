@@ -22,7 +22,7 @@ from headway.server.paging import PageQuery
 from headway.server.replies import answer, reply
 from headway.server.routing import router
 from headway.systems.directory.importing import json_of
-from headway.systems.directory.record_routes import Texts, add_routes
+from headway.systems.directory.record_routes import RouteDescriptions, add_routes
 from headway.systems.directory.records import (
     MAX_ID,
     NewNamedRecord,
@@ -40,7 +40,7 @@ MOST_RENDERED = 500_000
 """Maximum characters of one rendered text."""
 MOST_SOURCE = 200_000
 """Maximum characters of a template."""
-Source = Annotated[str, Field(max_length=MOST_SOURCE)]
+TemplateSource = Annotated[str, Field(max_length=MOST_SOURCE)]
 
 Forms = Mapping[str, str]
 """A channel's templates by form: `title`, `text`, `html`."""
@@ -147,11 +147,13 @@ DEFAULT = "default"
 class FormsBody(Body):
     """The text of one channel, in Jinja2."""
 
-    title: Source | None = Field(
+    title: TemplateSource | None = Field(
         default=None, description="Subject of an e-mail, or title of a push notification."
     )
-    text: Source = Field(description="Plain text.", examples=["Hello {{ name }}"])
-    html: Source | None = Field(default=None, description="HTML for e-mail; values are escaped.")
+    text: TemplateSource = Field(description="Plain text.", examples=["Hello {{ name }}"])
+    html: TemplateSource | None = Field(
+        default=None, description="HTML for e-mail; values are escaped."
+    )
 
     @model_serializer
     def _given(self) -> dict[str, str]:
@@ -165,7 +167,7 @@ def _channels(value: dict[Any, FormsBody]) -> dict[Any, FormsBody]:
     return value
 
 
-Channels = Annotated[
+_Channels = Annotated[
     dict[Literal["push", "sms", "email", "webhook", "apprise", "default"], FormsBody],
     Field(min_length=1, examples=[{"default": {"text": "Hello {{ name }}"}}]),
     AfterValidator(_channels),
@@ -181,14 +183,14 @@ class TemplateBody(NewNamedRecord):
         }
     )
 
-    channels: Channels = Field(description="Texts by channel, or `default` for all others.")
+    channels: _Channels = Field(description="Texts by channel, or `default` for all others.")
 
 
 class TemplateChange(RecordChange):
     """Changes to a message template; omitted fields stay unchanged."""
 
     name: PersonName | None = None
-    channels: Channels | None = Field(
+    channels: _Channels | None = Field(
         default=None, description="New texts, which replace all the old ones."
     )
 
@@ -250,7 +252,7 @@ add_routes(
     reach=check_caller,
     params=PageQuery,
     changed=TemplateChange,
-    texts=Texts(
+    texts=RouteDescriptions(
         prefix="notify",
         example="hello",
         change="Change a message template, from the very next send on.",

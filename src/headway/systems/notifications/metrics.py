@@ -13,6 +13,7 @@ from headway.core.duration import format_duration
 from headway.runtime.settings_table import Span
 from headway.server.alerts.rule_set import Facts, RuleSet
 from headway.server.alerts.rules import (
+    FindingTexts,
     Grows,
     Lasting,
     Lasts,
@@ -20,7 +21,6 @@ from headway.server.alerts.rules import (
     Rule,
     Severity,
     Share,
-    Texts,
     ThresholdTable,
 )
 from headway.server.metrics import Families, Samples, one
@@ -176,7 +176,7 @@ def _overdue(at: Thresholds, overview: NotificationsOverview) -> Lasting:
     }
 
 
-def _failing(at: Thresholds, grown: Mapping[str, int]) -> Texts:
+def _failing(at: Thresholds, grown: Mapping[str, int]) -> FindingTexts:
     """Report channels with too large a share of failed sends."""
     texts: dict[str, str] = {}
     for channel, by in by_parts(grown).items():
@@ -188,7 +188,7 @@ def _failing(at: Thresholds, grown: Mapping[str, int]) -> Texts:
     return texts
 
 
-def _late(at: Thresholds, grown: Mapping[str, int]) -> Texts:
+def _late(at: Thresholds, grown: Mapping[str, int]) -> FindingTexts:
     """Report channels with too large a share of late sends."""
     texts: dict[str, str] = {}
     for channel, by in by_parts(grown).items():
@@ -201,7 +201,7 @@ def _late(at: Thresholds, grown: Mapping[str, int]) -> Texts:
     return texts
 
 
-def _lost(at: Thresholds, grown: Mapping[str, int]) -> Texts:
+def _lost(at: Thresholds, grown: Mapping[str, int]) -> FindingTexts:
     """Report channels with lost answers: it is unknown whether these sends were made."""
     within = format_duration(at.answers_lost_within_ms)
     return {

@@ -94,7 +94,7 @@ async def _link(
     return _Link(recipient, category, email)
 
 
-Link = Annotated[_Link, Depends(_link)]
+_OptOutLink = Annotated[_Link, Depends(_link)]
 
 
 @ROUTES.get(
@@ -102,7 +102,7 @@ Link = Annotated[_Link, Depends(_link)]
     summary="Show the unsubscribe button",
     response_class=HTMLResponse,
 )
-async def ask_unsubscribe(link: Link, _: Public) -> Response:
+async def ask_unsubscribe(link: _OptOutLink, _: Public) -> Response:
     """Show a page with a button that posts here, and change nothing: mail scanners fetch links.
 
     No token is needed: the link is signed.
@@ -116,7 +116,7 @@ async def ask_unsubscribe(link: Link, _: Public) -> Response:
     summary="Unsubscribe from a category of e-mails",
     response_class=HTMLResponse,
 )
-async def unsubscribe(link: Link, context: TheContext, _: Public) -> Response:
+async def unsubscribe(link: _OptOutLink, context: TheContext, _: Public) -> Response:
     """Opt the recipient of an e-mail out of its category, for e-mail only (RFC 8058).
 
     No token is needed: the link is signed. The body is ignored. 503: the directory is unavailable,

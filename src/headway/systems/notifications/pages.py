@@ -31,7 +31,7 @@ from headway.systems.notifications.notification import (
 from headway.systems.notifications.notification_routes import cancel
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import MessageTemplate, Recipient
-from headway.web.page import Action, Call, Facts, Page, PageView
+from headway.web.page import Action, DashboardPage, PageView, RouteCall, TemplateContext
 
 ROWS = 25
 """Notifications per list."""
@@ -41,7 +41,7 @@ MOST_SHOWN = 20_000
 """Maximum characters shown of a source or a preview."""
 
 
-async def read(view: PageView) -> Facts:
+async def read(view: PageView) -> TemplateContext:
     """Return the channels and the newest notifications, or the timeline of a recipient."""
     seen = await view.reads.overview()
     recipient = view.values["recipient"]
@@ -152,7 +152,7 @@ def _context(view: PageView) -> NotifyContext:
     return cast("NotifyContext", view.service.system_services[NAME])
 
 
-async def read_templates(view: PageView) -> Facts:
+async def read_templates(view: PageView) -> TemplateContext:
     """Return a page of templates, or one template with its source and a preview of a channel."""
     context, name = _context(view), view.values["template"]
     if not name:
@@ -198,7 +198,7 @@ CANCEL = Action(
     title="Cancel the notification {notification}",
     explains="It will not be sent. A notification that was already sent cannot be recalled.",
     endpoint=cancel,
-    call=lambda values: Call(path={"id": values["notification"]}),
+    call=lambda values: RouteCall(path={"id": values["notification"]}),
     done="The notification is cancelled.",
     of=("notification",),
     reach=lambda caller, _: check_caller(caller),
@@ -206,7 +206,7 @@ CANCEL = Action(
 )
 
 PAGES = (
-    Page(
+    DashboardPage(
         path="notifications",
         title="Notifications",
         template="notifications.html",
@@ -218,7 +218,7 @@ PAGES = (
         actions=(CANCEL,),
         package="headway.systems.notifications",
     ),
-    Page(
+    DashboardPage(
         path="notifications/templates",
         title="Message templates",
         template="message-templates.html",

@@ -36,9 +36,9 @@ from headway.systems.notifications.sender import (
     Accepted,
     Limited,
     Message,
-    Outcome,
     Port,
     Refused,
+    SendResult,
     Timeout,
     Unavailable,
     Unsure,
@@ -128,21 +128,21 @@ ONE_DEVICE = "TooManyRequests"
 _TOKEN = re.compile(r"[0-9a-fA-F]{2,400}", re.ASCII)
 
 
-Answer = asyncio.Future[NotificationResult]
+_Answer = asyncio.Future[NotificationResult]
 
 
 class NotProcessed(Exception):
     """The server reports that it has not processed this request, and will not."""
 
 
-class _Answers(dict[str, Answer]):
+class _Answers(dict[str, _Answer]):
     """The awaited answers; hides those whose wait has timed out from the client."""
 
-    def pop(self, key: str, default: Answer | None = None) -> Answer | None:  # pyright: ignore[reportIncompatibleMethodOverride]  (the only form that is called)
+    def pop(self, key: str, default: _Answer | None = None) -> _Answer | None:  # pyright: ignore[reportIncompatibleMethodOverride]  (the only form that is called)
         found = super().pop(key, default)
         return None if found is None or found.done() else found
 
-    def values(self) -> list[Answer]:  # pyright: ignore[reportIncompatibleMethodOverride]  (it is only looped over)
+    def values(self) -> list[_Answer]:  # pyright: ignore[reportIncompatibleMethodOverride]  (it is only looped over)
         return [one for one in super().values() if not one.done()]
 
 
@@ -192,7 +192,7 @@ class _Connection(APNsTLSClientProtocol):
                 found[1].set_exception(NotProcessed())
         super().on_connection_terminated(event)
 
-    def _taken(self, stream_id: int) -> tuple[str, Answer] | None:
+    def _taken(self, stream_id: int) -> tuple[str, _Answer] | None:
         name = self.request_streams.pop(stream_id, None)
         answer = None if name is None else self.requests.pop(name)
         return None if name is None or answer is None else (name, answer)
@@ -214,8 +214,8 @@ class Apns:
         self._context.set_alpn_protocols(["h2"])
         self._pool: APNsKeyConnectionPool | None = None
 
-    async def send(self, message: Message) -> Outcome:
-        """See `Sender.send`."""
+    async def send(self, message: Message) -> SendResult:
+        """See `MessageSender.send`."""
         if not _TOKEN.fullmatch(message.to):
             return Refused("the device token is not a hexadecimal number")
         alert = {"body": message.text} | ({"title": message.title} if message.title else {})
@@ -240,14 +240,14 @@ class Apns:
         return await self._exchange(request, size)
 
     async def close(self) -> None:
-        """See `Sender.close`."""
+        """See `MessageSender.close`."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
 
-    async def _exchange(self, request: NotificationRequest, size: int) -> Outcome:
+    async def _exchange(self, request: NotificationRequest, size: int) -> SendResult:
         connection: APNsTLSClientProtocol | None = None
-        outcome: Outcome
+        outcome: SendResult
         try:
             async with self._timing.limit(self._settings.timeout / 1000):
                 connection = await self._connection(size)
@@ -308,7 +308,7 @@ class Apns:
         return pool
 
 
-def _read(result: NotificationResult) -> Outcome:
+def _read(result: NotificationResult) -> SendResult:
     status = int(result.status) if result.status.isdecimal() else 0
     reason = f"APNs answered {result.status} {result.description or ''}".rstrip()
     if status == 200:

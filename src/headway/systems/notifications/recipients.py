@@ -20,7 +20,7 @@ from headway.server.caller import Caller
 from headway.server.paging import PageQuery
 from headway.server.routing import router
 from headway.systems.directory.importing import json_of, split_by
-from headway.systems.directory.record_routes import Texts, add_routes
+from headway.systems.directory.record_routes import RouteDescriptions, add_routes
 from headway.systems.directory.records import NewNamedRecord, PersonName, RecordChange, Records
 from headway.systems.notifications.context import check_caller
 from headway.systems.notifications.mail import MAX_ADDRESS, read_address
@@ -233,7 +233,7 @@ add_routes(
     reach=check_caller,
     params=PageQuery,
     changed=RecipientChange,
-    texts=Texts(
+    texts=RouteDescriptions(
         prefix="notify",
         example="ada",
         change="Change a recipient, from the very next send on.",

@@ -16,7 +16,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, column_property, mapped_colu
 
 from headway.core.gates.hours import hours_spec, intervals
 from headway.systems.directory.database import Directory, Schema, naming, tally_table
-from headway.systems.directory.records import R, Record
+from headway.systems.directory.records import R, RecordColumns
 from headway.systems.notifications.batches import Batches
 from headway.systems.notifications.notification import NAME, Channel
 
@@ -51,7 +51,7 @@ KEEP_OPT_OUT = text(
 """Adds an `OptOut`, unless it exists."""
 
 
-class Recipient(Record, Base):
+class Recipient(RecordColumns, Base):
     """A recipient; `recipients.RecipientView` describes the columns.
 
     Attributes:
@@ -75,7 +75,7 @@ class Recipient(Record, Base):
     )
 
 
-class MessageTemplate(Record, Base):
+class MessageTemplate(RecordColumns, Base):
     """A message template; see `message_templates.TemplateView`."""
 
     __tablename__ = "notify_templates"
@@ -155,31 +155,31 @@ MOST_READ = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class _Found:
     """The records read for one send; None if a record does not exist or was not requested."""
 
     recipient: Recipient | None
     template: MessageTemplate | None
 
 
-class Reader:
+class RecordReader:
     """Batches the reads of concurrent handlers; what a call returns was read after it started."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._batches = Batches(self._read, MOST_READ)
 
-    async def read(self, recipient: str, template: str | None) -> Found:
+    async def read(self, recipient: str, template: str | None) -> _Found:
         """Read a recipient and a template."""
         return await self._batches.ask((recipient, template))
 
-    async def _read(self, asked: Sequence[tuple[str, str | None]]) -> Sequence[Found]:
+    async def _read(self, asked: Sequence[tuple[str, str | None]]) -> Sequence[_Found]:
         named = {template for _, template in asked if template is not None}
         async with self._directory.read() as session:
             recipients = await _by_id(session, Recipient, {recipient for recipient, _ in asked})
             templates = await _by_id(session, MessageTemplate, named) if named else {}
         return [
-            Found(recipients.get(recipient), templates.get(template or ""))
+            _Found(recipients.get(recipient), templates.get(template or ""))
             for recipient, template in asked
         ]
 

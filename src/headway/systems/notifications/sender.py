@@ -84,13 +84,13 @@ class Unsure:
     reason: str
 
 
-Outcome = Accepted | Refused | Limited | Unavailable | Unsure
+SendResult = Accepted | Refused | Limited | Unavailable | Unsure
 
 
-class Sender(Protocol):
+class MessageSender(Protocol):
     """Sends the messages of one channel through one provider."""
 
-    async def send(self, message: Message) -> Outcome:
+    async def send(self, message: Message) -> SendResult:
         """Send one message once; never retry after a byte was sent.
 
         Failures of the provider or the network are outcomes, not exceptions.
@@ -105,7 +105,7 @@ class Sender(Protocol):
         ...
 
 
-def outcome_of(error: ProviderError) -> Outcome:
+def outcome_of(error: ProviderError) -> SendResult:
     """Return the outcome that a provider's error means for a message."""
     if not isinstance(error, ProviderRefused):
         return Unsure(error.message)

@@ -26,8 +26,8 @@ from headway.systems.notifications.sender import (
     Accepted,
     Limited,
     Message,
-    Outcome,
     Refused,
+    SendResult,
     Timeout,
     Unavailable,
     Unsure,
@@ -35,7 +35,7 @@ from headway.systems.notifications.sender import (
 )
 from headway.systems.pre_send_check import Withdrawn, check_before_send
 from headway.systems.telephony.phone import Phone, is_phone
-from headway.systems.telephony.texts import TextOrder, Texts
+from headway.systems.telephony.texts import TextOrder, TextProvider
 from headway.systems.webhooks import GONE, Posted, PrivateAddress, Reporter
 
 
@@ -89,7 +89,7 @@ LIMITED = frozenset({"14107", "20429", "21611", "30001"})
 class Sms:
     """Sends texts from one number."""
 
-    def __init__(self, texts: Texts, from_: str, base_url: Callable[[], str]) -> None:
+    def __init__(self, texts: TextProvider, from_: str, base_url: Callable[[], str]) -> None:
         """Keep the provider, which is not closed here.
 
         Args:
@@ -99,8 +99,8 @@ class Sms:
         self._from = from_
         self._base_url = base_url
 
-    async def send(self, message: Message) -> Outcome:
-        """See `Sender.send`."""
+    async def send(self, message: Message) -> SendResult:
+        """See `MessageSender.send`."""
         if not is_phone(message.to):
             return Refused("the number is not in E.164")
         base = self._base_url()
@@ -124,7 +124,7 @@ class Sms:
             return outcome_of(error)
 
     async def close(self) -> None:
-        """See `Sender.close`."""
+        """See `MessageSender.close`."""
 
 
 TYPE = "notification"
@@ -154,8 +154,8 @@ class Webhook:
             timing=timing,
         )
 
-    async def send(self, message: Message) -> Outcome:
-        """See `Sender.send`."""
+    async def send(self, message: Message) -> SendResult:
+        """See `MessageSender.send`."""
         data = {name: getattr(message, name) for name in POSTED}
         body = msgspec.json.encode({"type": TYPE, "data": data})
         try:
@@ -168,11 +168,11 @@ class Webhook:
             return outcome_of(error)
 
     async def close(self) -> None:
-        """See `Sender.close`."""
+        """See `MessageSender.close`."""
         await self._reporter.close()
 
 
-def _read(reply: Posted) -> Outcome:
+def _read(reply: Posted) -> SendResult:
     reason = f"the webhook answered {reply.status}"
     if 200 <= reply.status < 300:
         return Accepted(None)
@@ -191,14 +191,14 @@ class AppriseUrl:
         self._timing = timing
         self._threads = ThreadPoolExecutor(settings.threads, thread_name_prefix="apprise")
 
-    async def send(self, message: Message) -> Outcome:
-        """See `Sender.send`.
+    async def send(self, message: Message) -> SendResult:
+        """See `MessageSender.send`.
 
         Apprise only reports success or failure. A failure can be a refusal or a lost answer, so
         its outcome is `Unsure`.
 
         Raises:
-            Withdrawn: see `Sender.send`.
+            Withdrawn: see `MessageSender.send`.
         """
         try:
             address = AppriseAddress(message.to, "the address")
@@ -230,5 +230,5 @@ class AppriseUrl:
         return Accepted(None) if confirmed else Unsure(f"{service} did not confirm it")
 
     async def close(self) -> None:
-        """See `Sender.close`; running sends end by themselves."""
+        """See `MessageSender.close`; running sends end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -28,8 +28,8 @@ from headway.systems.notifications.mail import check_mail, read_address, unsubsc
 from headway.systems.notifications.sender import (
     Accepted,
     Message,
-    Outcome,
     Refused,
+    SendResult,
     Timeout,
     outcome_of,
 )
@@ -69,8 +69,8 @@ class SendGridMail:
         made = self._api.client
         self._api.client = _WireClient(self._http, made.host, made.request_headers, [])
 
-    async def send(self, message: Message) -> Outcome:
-        """See `Sender.send`."""
+    async def send(self, message: Message) -> SendResult:
+        """See `MessageSender.send`."""
         if fault := check_mail(message):
             return Refused(fault)
         send = cast("Callable[[Mail], Response]", self._api.send)
@@ -81,7 +81,7 @@ class SendGridMail:
         return Accepted(cast("httpx.Headers", reply.headers).get("x-message-id"))
 
     async def close(self) -> None:
-        """See `Sender.close`."""
+        """See `MessageSender.close`."""
         await self._http.close()
 
     def _written(self, message: Message) -> Mail:

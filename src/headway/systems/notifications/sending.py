@@ -59,8 +59,8 @@ from headway.systems.notifications.sender import (
     Accepted,
     Limited,
     Message,
-    Outcome,
     Refused,
+    SendResult,
     Unavailable,
     Unsure,
 )
@@ -83,7 +83,7 @@ RunResult = Next | Snooze | Mapping[str, str] | None
 """What a run of a notification returns."""
 
 
-class Attempt:
+class _Attempt:
     """One run of a notification, by the channel of its stage."""
 
     def __init__(self, context: NotifyContext, job: Job, args: Args) -> None:
@@ -244,7 +244,7 @@ class Attempt:
         self._read_s = begun_s
         return True
 
-    async def _send(self, message: Message) -> Outcome | Withdrawn:
+    async def _send(self, message: Message) -> SendResult | Withdrawn:
         sender = self._context.senders.get(self._channel)
         if sender is None:
             # This worker's settings may be older than those with which the intake accepted it.
@@ -258,7 +258,7 @@ class Attempt:
             _log.exception("sender failed channel=%s", self._channel)
             return Unsure(f"{type(error).__name__}: {error}"[:300])
 
-    async def _conclude(self, outcomes: Sequence[Outcome | Withdrawn]) -> RunResult:
+    async def _conclude(self, outcomes: Sequence[SendResult | Withdrawn]) -> RunResult:
         """Record the outcome of a notification; of several devices, one that accepted it decides.
 
         Raises:
@@ -417,7 +417,7 @@ def declare(app: App, context: NotifyContext) -> None:
         expires_at: int | None = None,
     ) -> RunResult:
         args = Args(channels, category, level, template, data or {}, title, text, html, expires_at)
-        return await Attempt(context, job, args).send()
+        return await _Attempt(context, job, args).send()
 
     recorded = declare_history(app, context)
     kind = app.job(

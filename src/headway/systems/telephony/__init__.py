@@ -1,5 +1,5 @@
 """Phone calls and text messages: the protocols of providers, and the providers.
 
-Each provider implements `Voice`, `Texts` or both. The class that places a provider's calls also
-reads its webhooks, so that one class knows one provider.
+Each provider implements `Voice`, `TextProvider` or both. The class that places a provider's calls
+also reads its webhooks, so that one class knows one provider.
 """

@@ -15,7 +15,7 @@ from headway.core.errors import InvalidValue, ProviderRefused
 from headway.core.naming import did_you_mean
 from headway.server.hooks.request import HookRequest, received
 from headway.server.service import Service
-from headway.systems.telephony.texts import Texts
+from headway.systems.telephony.texts import TextProvider
 from headway.systems.telephony.voice import CallOrder, Dialled, Voice
 
 
@@ -27,7 +27,7 @@ class Telephony:
         texts: providers of text messages by name, in the order of the settings.
     """
 
-    def __init__(self, voices: Mapping[str, Voice], texts: Mapping[str, Texts]) -> None:
+    def __init__(self, voices: Mapping[str, Voice], texts: Mapping[str, TextProvider]) -> None:
         self.voices = dict(voices)
         self.texts = dict(texts)
 
@@ -44,7 +44,7 @@ class Telephony:
             raise InvalidValue(message, hint=f"add [telephony.{name}]; configured: {known}")
         return found
 
-    def text(self, name: str | None = None) -> Texts:
+    def text(self, name: str | None = None) -> TextProvider:
         """Return the provider of text messages with this name, by default the first one.
 
         Raises:
@@ -144,14 +144,14 @@ def read_telephony(written: Mapping[str, object]) -> Telephony:
         InvalidValue: a provider is unknown, or its settings are not valid.
     """
     voices: dict[str, Voice] = {}
-    texts: dict[str, Texts] = {}
+    texts: dict[str, TextProvider] = {}
     for name, settings in written.items():
         made = _make(name, settings)
         # A provider of both calls and text messages is in both.
         if hasattr(made, "dial"):
             voices[name] = cast("Voice", made)
         if hasattr(made, "send"):
-            texts[name] = cast("Texts", made)
+            texts[name] = cast("TextProvider", made)
     return Telephony(voices, texts)
 
 

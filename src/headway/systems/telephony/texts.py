@@ -87,7 +87,7 @@ class Inbound:
     keyword: str | None = None
 
 
-class Texts(TelephonyProvider, Protocol):
+class TextProvider(TelephonyProvider, Protocol):
     """A provider of text messages."""
 
     async def send(self, order: TextOrder) -> str:

@@ -108,7 +108,7 @@ class TwilioSettings(Table):
 
 _log = logging.getLogger("headway.telephony.twilio")
 
-Fields = Mapping[str, object] | None
+_Fields = Mapping[str, object] | None
 
 
 class ProviderHttpClient(AsyncHttpClient):
@@ -127,8 +127,8 @@ class ProviderHttpClient(AsyncHttpClient):
         self,
         method: str,
         uri: str,
-        params: Fields = None,
-        data: Fields = None,
+        params: _Fields = None,
+        data: _Fields = None,
         headers: Mapping[str, str] | None = None,
         auth: tuple[str, str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109  (as above)
@@ -154,7 +154,7 @@ class ProviderHttpClient(AsyncHttpClient):
         return self._base_url + uri.removeprefix(BASE_URL) if uri.startswith(BASE_URL) else uri
 
 
-def _texts(fields: Fields) -> dict[str, str | list[str]] | None:
+def _texts(fields: _Fields) -> dict[str, str | list[str]] | None:
     if fields is None:
         return None
     return {name: _text(value) for name, value in fields.items() if value is not None}
@@ -292,7 +292,7 @@ class _Call(Protocol):
 
 
 class Account:
-    """A Twilio account: see `Voice` and `Texts`."""
+    """A Twilio account: see `Voice` and `TextProvider`."""
 
     name = NAME
 

@@ -96,7 +96,7 @@ def read_pressed(request: HookRequest) -> Pressed | None:
 
 
 def read_text_status(request: HookRequest, provider: str = NAME) -> TextEvent | None:
-    """See `Texts.read_text_status`.
+    """See `TextProvider.read_text_status`.
 
     Raises:
         InvalidValue: its status is unknown, or its id is not valid.
@@ -120,7 +120,7 @@ def read_text_status(request: HookRequest, provider: str = NAME) -> TextEvent | 
 
 
 def read_inbound(request: HookRequest, provider: str = NAME) -> Inbound | None:
-    """See `Texts.read_inbound`.
+    """See `TextProvider.read_inbound`.
 
     Raises:
         InvalidValue: its id is not valid.

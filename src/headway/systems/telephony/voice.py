@@ -70,7 +70,7 @@ class Fetch:
     url: str
 
 
-Script = Say | Ask | Fetch
+CallScript = Say | Ask | Fetch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +89,7 @@ class CallOrder:
     ref: str
     to: str
     from_: str
-    script: Script
+    script: CallScript
     status_url: str
     ring_s: int = 30
     limit_s: int | None = None

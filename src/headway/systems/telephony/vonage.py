@@ -154,7 +154,7 @@ class ProviderHttpAdapter(BaseAdapter):
         return reply
 
     def close(self) -> None:
-        """Do nothing: `Application` closes `ProviderHttp`."""
+        """Do nothing: `VonageApplication` closes `ProviderHttp`."""
 
 
 class ProviderHttpClient(HttpClient):
@@ -257,7 +257,7 @@ PAGES = 20
 T = TypeVar("T")
 
 
-class Application:
+class VonageApplication:
     """A Vonage application: see `Voice`."""
 
     name = NAME
@@ -409,10 +409,10 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
 
 
-def make(settings: Mapping[str, object]) -> Application:
+def make(settings: Mapping[str, object]) -> VonageApplication:
     """Create the provider from its settings.
 
     Raises:
         InvalidValue: the settings are not valid, or the private key cannot be read.
     """
-    return Application(read_table("telephony.vonage", VonageSettings, settings))
+    return VonageApplication(read_table("telephony.vonage", VonageSettings, settings))

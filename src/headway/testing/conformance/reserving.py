@@ -182,7 +182,7 @@ async def hold(rig: Rig, gate: GateSpec, count: int) -> list[Claimed]:
     return runs
 
 
-class Stream:
+class _Stream:
     """A stream of jobs of another kind that need one permit each; each end adds a new job."""
 
     def __init__(self, rig: Rig, gate: GateSpec, lane: str = LANE) -> None:
@@ -212,7 +212,7 @@ class Stream:
         await self.add(1)
 
 
-async def rounds_until_start(rig: Rig, streams: list[Stream], job: str) -> int:
+async def rounds_until_start(rig: Rig, streams: list[_Stream], job: str) -> int:
     """Return how many rounds of ends and claims it takes until a job starts."""
     for number in range(1, 30):
         for stream in reversed(streams):
@@ -233,7 +233,7 @@ class ReserveGroup(ConformanceGroup):
         self, rig: Rig, gate: GateSpec
     ) -> None:
         await rig.declare(gate)
-        stream = Stream(rig, gate)
+        stream = _Stream(rig, gate)
         await stream.begin()
         big = await rig.add(kind="big", priority=0, gates=(use(gate, 3),))
         await stream.add(3)
@@ -244,7 +244,7 @@ class ReserveGroup(ConformanceGroup):
         self, rig: Rig, gate: GateSpec
     ) -> None:
         await rig.declare(gate)
-        own, side = Stream(rig, gate), Stream(rig, gate, SIDE)
+        own, side = _Stream(rig, gate), _Stream(rig, gate, SIDE)
         await own.add(2)
         await own.claim()
         await side.begin()

@@ -408,7 +408,7 @@ def policy_with(**changes: Unpack[PolicyFields]) -> JobPolicy:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class AwaitingRun:
     """A run that has handed over.
 
     Attributes:
@@ -434,14 +434,14 @@ async def dial(
     gates: tuple[Gate, ...] = (),
     policy: JobPolicy = POLICY,
     timeout_ms: int = 1_800_000,
-) -> Call:
+) -> AwaitingRun:
     """Create a job, start it with a new worker, and hand it over."""
     job = await rig.add(gates=gates, policy=policy, priority=1, expires_at=None)
     worker = rig.new_worker()
     run = await worker.take_one()
     assert run.id == job.id
     await worker.settle(HandedOver(run.id, run.run, key=key, timeout_ms=timeout_ms))
-    return Call(id=job.id, run=run.run, key=key, worker=worker)
+    return AwaitingRun(id=job.id, run=run.run, key=key, worker=worker)
 
 
 class ConformanceGroup:

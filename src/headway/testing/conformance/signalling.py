@@ -11,7 +11,14 @@ from headway.contract.signals import Decided, Signal, SignalKind, SignalResult
 from headway.core.errors import CallerError, InvalidValue, KeyConflict
 from headway.core.gates.slots import Slots
 from headway.core.state import State
-from headway.testing.conformance.rig import Call, ConformanceGroup, Rig, dial, policy_with, ref
+from headway.testing.conformance.rig import (
+    AwaitingRun,
+    ConformanceGroup,
+    Rig,
+    dial,
+    policy_with,
+    ref,
+)
 from headway.testing.conformance.worker import LEASE_MS
 
 LINE = Slots("line", 1)
@@ -458,7 +465,7 @@ class SignalGroup(ConformanceGroup):
         assert (reply.answer, reply.job, reply.state) == (SignalResult.KEPT, None, None)
 
     async def test_thousand_deliveries_of_one_event_have_one_effect(self, rig: Rig) -> None:
-        call: Call = await dial(rig)
+        call: AwaitingRun = await dial(rig)
         answers = [(await rig.signal(call.key, event="end")).answer for _ in range(1000)]
         assert answers == [SignalResult.APPLIED] + [SignalResult.ALREADY] * 999
         assert await rig.total("succeeded") == 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headway.web.page import Page
+from headway.web.page import DashboardPage
 from headway.web.pages import dead, gates, job, jobs, lanes, overview, timetable
 
-PAGES: tuple[Page, ...] = (
+PAGES: tuple[DashboardPage, ...] = (
     overview.NOW,
     lanes.PAGE,
     gates.PAGE,

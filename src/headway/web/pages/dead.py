@@ -19,12 +19,12 @@ from headway.server.routes import moves as routes
 from headway.web.page import (
     REASON,
     Action,
-    Call,
-    Facts,
+    DashboardPage,
     Field,
-    Page,
+    FormValues,
     PageView,
-    Values,
+    RouteCall,
+    TemplateContext,
     everyone,
     int_of,
 )
@@ -114,7 +114,7 @@ def group(jobs: Iterable[JobView]) -> list[Group]:
     return sorted(found.values(), key=lambda one: -len(one.jobs))
 
 
-async def read(view: PageView) -> Facts:
+async def read(view: PageView) -> TemplateContext:
     """Return the newest dead jobs that the caller may see, grouped, and the selected group."""
     given = view.values
     query = replace(
@@ -164,15 +164,15 @@ async def _total(view: PageView) -> int | None:
     return seen.stats.counts.get("dead", 0) if caller.lanes is None else None
 
 
-def _filter(values: Values) -> dict[str, str]:
+def _filter(values: FormValues) -> dict[str, str]:
     return {one: values[one] for one in FILTERS if values.get(one)}
 
 
-def _ids(values: Values) -> Sequence[str]:
+def _ids(values: FormValues) -> Sequence[str]:
     return [one for one in values.get("ids", "").split(",") if one]
 
 
-async def _counted(view: PageView) -> Values:
+async def _counted(view: PageView) -> FormValues:
     """Return the number of selected jobs.
 
     Raises:
@@ -184,7 +184,7 @@ async def _counted(view: PageView) -> Values:
     return {"count": str(len(ids))}
 
 
-async def _fitting(view: PageView) -> Values:
+async def _fitting(view: PageView) -> FormValues:
     """Return the number of dead jobs that match the filter, after a bounded number of reads."""
     query = replace(query_of(view, (State.DEAD,)), limit=COUNTED)
     page = await find_jobs(view, query, MOST_READS)
@@ -201,7 +201,7 @@ CHOSEN = Action(
     explains="Runs each job again, with all its attempts. Jobs that are no longer dead stay as "
     "they are.",
     endpoint=routes.move_jobs,
-    call=lambda values: Call(body={"verb": "retry", "ids": _ids(values)}),
+    call=lambda values: RouteCall(body={"verb": "retry", "ids": _ids(values)}),
     done="{done} retried, {refused} no longer dead, {unknown} not found.",
     of=("ids",),
     fields=(REASON,),
@@ -213,7 +213,7 @@ ALL = Action(
     title="Retry {count} dead jobs of {what}",
     explains="Runs each job again, with all its attempts, oldest arrivals first.",
     endpoint=routes.move_jobs,
-    call=lambda values: Call(
+    call=lambda values: RouteCall(
         body={
             "verb": "retry",
             "filter": _filter(values),
@@ -236,7 +236,7 @@ ALL = Action(
     danger=True,
 )
 
-PAGE = Page(
+PAGE = DashboardPage(
     path="dead",
     title="Dead",
     template="dead.html",

@@ -24,12 +24,12 @@ from headway.web.page import (
     REASON,
     UNTIL,
     Action,
-    Call,
-    Facts,
+    DashboardPage,
     Field,
-    Page,
+    FormValues,
     PageView,
-    Values,
+    RouteCall,
+    TemplateContext,
     int_of,
 )
 from headway.web.shared_reads import GateTrack
@@ -46,7 +46,7 @@ LANES = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Waiters:
+class _Waiters:
     """Jobs that wait at a gate.
 
     Attributes:
@@ -59,7 +59,7 @@ class Waiters:
     more: bool
 
 
-async def read(view: PageView) -> Facts:
+async def read(view: PageView) -> TemplateContext:
     """Return a page of gates, or the details of one gate."""
     store = view.service.store
     seen = await view.reads.overview()
@@ -108,7 +108,7 @@ async def _one(view: PageView, name: str) -> dict[str, object]:
     }
 
 
-async def _waiters(view: PageView, gate: GateState) -> Waiters:
+async def _waiters(view: PageView, gate: GateState) -> _Waiters:
     """Return the first jobs that wait at a gate, and their number."""
     store = view.service.store
     what, _, name = gate.name.partition(":")
@@ -116,7 +116,7 @@ async def _waiters(view: PageView, gate: GateState) -> Waiters:
         gate = await _parking(view, gate)
         found = await parked_flows(store, [gate], first=WAITERS)
         jobs = (await first_jobs(store, found.rows))[:WAITERS]
-        return Waiters(jobs=jobs, count=gate.parked, more=gate.parked >= COUNTED)
+        return _Waiters(jobs=jobs, count=gate.parked, more=gate.parked >= COUNTED)
     held = [one for one in (await view.reads.overview()).lanes if one.counts.get(State.WAITING)]
     held.sort(key=lambda one: -one.counts[State.WAITING])
     lanes = [one.name for one in held]
@@ -124,7 +124,7 @@ async def _waiters(view: PageView, gate: GateState) -> Waiters:
         lanes = [name]
     found = await waiting_flows(store, lanes[:LANES], FIRST)
     flows = [one for one in found.rows if _waits_at(one, gate)]
-    return Waiters(
+    return _Waiters(
         jobs=(await first_jobs(store, flows))[:WAITERS],
         count=sum(one.count for one in flows),
         more=found.more or len(lanes) > LANES or any(one.count >= COUNTED for one in flows),
@@ -148,7 +148,7 @@ def _waits_at(flow: WaitingFlow, gate: GateState) -> bool:
     return any(one.name in {gate.name, pool} for one in flow.shared)
 
 
-def _gate(caller: Caller, values: Values) -> None:
+def _gate(caller: Caller, values: FormValues) -> None:
     caller.check_gate(values.get("gate", ""))
 
 
@@ -160,7 +160,7 @@ CLOSE = _on_gate(
     title="Close the gate {gate}",
     explains="Nothing more passes it, including jobs that already wait. Running jobs continue.",
     endpoint=routes.close,
-    call=lambda values: Call(body={"gate": values["gate"]}),
+    call=lambda values: RouteCall(body={"gate": values["gate"]}),
     done="{gate} is closed.",
     fields=(REASON, UNTIL),
     danger=True,
@@ -171,18 +171,18 @@ OPEN = _on_gate(
     title="Open the gate {gate}",
     explains="Ends the closing, regardless of its author. Numbers and hours still apply.",
     endpoint=routes.open_gate,
-    call=lambda values: Call(path={"gate": values["gate"]}),
+    call=lambda values: RouteCall(path={"gate": values["gate"]}),
     done="{gate} is no longer closed.",
 )
 
 
-async def capacity_of(view: PageView, gate: str) -> Values:
+async def capacity_of(view: PageView, gate: str) -> FormValues:
     """Return the initial value of `AT_MOST`: a gate's capacity or limit; "" if it has none."""
     (found,) = (await view.service.store.read(GatesQuery(names=(gate,)))).rows
     return {"capacity": "" if found.capacity in {None, UNLIMITED} else str(found.capacity)}
 
 
-async def _capacity(view: PageView) -> Values:
+async def _capacity(view: PageView) -> FormValues:
     return await capacity_of(view, view.values["gate"])
 
 
@@ -193,7 +193,7 @@ CAPACITY = _on_gate(
     title="Set the capacity of {gate}",
     explains="This overrides what code declares until it is reset. No permit is taken back.",
     endpoint=routes.set_gate,
-    call=lambda values: Call(
+    call=lambda values: RouteCall(
         path={"name": values["gate"]},
         body={"capacity": int_of(values, "capacity")},
     ),
@@ -207,7 +207,7 @@ LIMIT = _on_gate(
     title="Set the limit of {gate}",
     explains="Starts in each window. This overrides what code declares until it is reset.",
     endpoint=routes.set_gate,
-    call=lambda values: Call(
+    call=lambda values: RouteCall(
         path={"name": values["gate"]},
         body={"limit": int_of(values, "capacity")},
     ),
@@ -221,7 +221,7 @@ RESET = _on_gate(
     title="Reset the numbers of {gate}",
     explains="What code declares applies again.",
     endpoint=routes.reset_gate,
-    call=lambda values: Call(path={"name": values["gate"]}),
+    call=lambda values: RouteCall(path={"name": values["gate"]}),
     done="{gate} has its declared numbers again.",
 )
 RELEASE = Action(
@@ -231,14 +231,14 @@ RELEASE = Action(
     explains="The job stays unchanged: if it still uses what the gate protects, more than the "
     "capacity will be in use. The trail records it.",
     endpoint=routes.release_permit,
-    call=lambda values: Call(body={"gate": values["gate"], "job": values["job"]}),
+    call=lambda values: RouteCall(body={"gate": values["gate"], "job": values["job"]}),
     done="The permit of {gate} is free.",
     of=("gate", "job"),
     fields=(Field(name="reason", label="Reason", required=True, hint=REASON.hint),),
     danger=True,
 )
 
-PAGE = Page(
+PAGE = DashboardPage(
     path="gates",
     title="Gates",
     template="gates.html",

@@ -14,7 +14,7 @@ from headway.core.state import FINAL, State
 from headway.server.caller import Permission
 from headway.server.finding import run_times
 from headway.server.visibility import visible_why
-from headway.web.page import Facts, Page, PageView, everyone
+from headway.web.page import DashboardPage, PageView, TemplateContext, everyone
 from headway.web.pages.jobs import (
     CANCEL,
     EDIT,
@@ -35,7 +35,7 @@ ASKED = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Span:
+class _Span:
     """A part of a job's time.
 
     Attributes:
@@ -50,7 +50,7 @@ class Span:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class _Row:
     """A line of the timeline: a run, or the wait for the next.
 
     Attributes:
@@ -60,7 +60,7 @@ class Row:
     """
 
     run: RunView | None
-    spans: tuple[Span, ...]
+    spans: tuple[_Span, ...]
     parts: tuple[tuple[str, float], ...] = ()
 
     @property
@@ -69,7 +69,7 @@ class Row:
         return ", ".join(f"{one.words} {one.ms} ms" for one in self.spans) or "no time yet"
 
 
-async def read(view: PageView) -> Facts:
+async def read(view: PageView) -> TemplateContext:
     """Return a job that the caller may see."""
     job, why = await visible_why(view.service, view.caller, view.values["id"])
     rows = timeline(job, why.now)
@@ -100,24 +100,24 @@ async def read(view: PageView) -> Facts:
     }  # fmt: skip
 
 
-def timeline(job: JobView, now: int) -> list[Row]:
+def timeline(job: JobView, now: int) -> list[_Row]:
     """Return how a job spent its time: one row per run, and one for the current wait.
 
     Args:
         now: The store's time, ms UTC.
     """
-    rows = [Row(run=run, spans=_of_run(job, run, now)) for run in job.runs[-MOST_RUNS:]]
+    rows = [_Row(run=run, spans=_of_run(job, run, now)) for run in job.runs[-MOST_RUNS:]]
     if job.state in {State.WAITING, State.PARKED}:
         since = max(job.due_at, job.created_at)
         held = job.state is State.PARKED or job.shown == "blocked"
         what, words = ("parked", "at a gate") if held else ("waiting", "for a worker")
-        span = Span(what=what, words=words, ms=max(0, now - since), since=since)
-        rows.append(Row(run=None, spans=(span,)))
+        span = _Span(what=what, words=words, ms=max(0, now - since), since=since)
+        rows.append(_Row(run=None, spans=(span,)))
     longest = max((sum(span.ms for span in row.spans) for row in rows), default=0) or 1
     return [replace(row, parts=_parts(row.spans, longest)) for row in rows]
 
 
-def _parts(spans: Sequence[Span], longest: int) -> tuple[tuple[str, float], ...]:
+def _parts(spans: Sequence[_Span], longest: int) -> tuple[tuple[str, float], ...]:
     parts = [(one.what, max(one.ms / longest, LEAST_SHARE)) for one in spans]
     # Rounded to steps, so that a growing bar does not change the fragment with every read.
     parts = [(what, round(part * 250) / 250 or LEAST_SHARE) for what, part in parts]
@@ -125,16 +125,16 @@ def _parts(spans: Sequence[Span], longest: int) -> tuple[tuple[str, float], ...]
     return (*parts, ("ground", rest))
 
 
-def _of_run(job: JobView, run: RunView, now: int) -> tuple[Span, ...]:
+def _of_run(job: JobView, run: RunView, now: int) -> tuple[_Span, ...]:
     times = run_times(job, run, now)
     lives = run.ended_at is None
     running = run.claimed_at if lives and run.handed_at is None else None
     awaiting = run.handed_at if lives else None
     spans = (
-        Span(what="parked", words="at a gate", ms=times.at_gates),
-        Span(what="waiting", words="for a worker", ms=times.for_worker),
-        Span(what="running", words="ran", ms=times.ran, since=running),
-        Span(what="awaiting", words="awaited its end", ms=times.awaited, since=awaiting),
+        _Span(what="parked", words="at a gate", ms=times.at_gates),
+        _Span(what="waiting", words="for a worker", ms=times.for_worker),
+        _Span(what="running", words="ran", ms=times.ran, since=running),
+        _Span(what="awaiting", words="awaited its end", ms=times.awaited, since=awaiting),
     )
     return tuple(one for one in spans if one.ms or one.since is not None)
 
@@ -173,7 +173,7 @@ async def _cause(view: PageView, job: JobView) -> JobView | None:
     return found
 
 
-PAGE = Page(
+PAGE = DashboardPage(
     path="jobs/{id}",
     title="Job",
     template="job.html",

@@ -24,12 +24,12 @@ from headway.server.visibility import visible_job
 from headway.web.page import (
     REASON,
     Action,
-    Call,
-    Facts,
+    DashboardPage,
     Field,
-    Page,
+    FormValues,
     PageView,
-    Values,
+    RouteCall,
+    TemplateContext,
     everyone,
     int_of,
 )
@@ -48,7 +48,7 @@ FILTERS = ("lane", "kind", "tenant", "key", "subject")
 STATES = tuple(str(one) for one in State)
 
 
-async def read(view: PageView) -> Facts:
+async def read(view: PageView) -> TemplateContext:
     """Return a page of jobs that the caller may see, in the chosen order."""
     given, caller = view.values, view.caller
     query = replace(
@@ -196,8 +196,8 @@ def _beginning(value: object, room: list[int]) -> object:
             return value
 
 
-def _one(values: Values) -> Call:
-    return Call(path={"id": values["job"]})
+def _one(values: FormValues) -> RouteCall:
+    return RouteCall(path={"id": values["job"]})
 
 
 _on_job = partial(Action, call=_one, of=("job",), fields=(REASON,))
@@ -230,7 +230,7 @@ RUN_NOW = _on_job(
 )
 
 
-def _edit(values: Values) -> Call:
+def _edit(values: FormValues) -> RouteCall:
     body: dict[str, object] = {}
     if text := values.get("args", "").strip():
         body["args"] = _arguments(text)
@@ -257,7 +257,7 @@ def _arguments(text: str) -> dict[str, object]:
         raise InvalidValue(message) from None
 
 
-async def _stored(view: PageView) -> Values:
+async def _stored(view: PageView) -> FormValues:
     job = await visible_job(view.service, view.caller, view.values["job"])
     text = carried(job.args)
     fits = HIDDEN not in text and len(text) <= MOST_EDITED
@@ -309,7 +309,7 @@ def actions_for(state: State) -> tuple[str, ...]:
     return (RUN_NOW.name, EDIT.name, CANCEL.name) if state in QUEUED else (CANCEL.name,)
 
 
-PAGE = Page(
+PAGE = DashboardPage(
     path="jobs",
     title="Jobs",
     template="jobs.html",
@@ -333,7 +333,7 @@ _BETWEEN = (State.WAITING, State.PARKED, State.SCHEDULED)
 """States of a cascade between two turns, or before the first."""
 
 
-async def read_cascades(view: PageView) -> Facts:
+async def read_cascades(view: PageView) -> TemplateContext:
     """Return the cascades in a turn, by its deadline, then those between two turns."""
     now = (await view.service.store.read(StatsQuery())).now
     caller, kind = view.caller, view.values["kind"]
@@ -382,7 +382,7 @@ def _order(job: JobView) -> tuple[bool, int, int]:
     return job.state not in HELD, job.deadline_at or 1 << 62, job.seq
 
 
-CASCADES = Page(
+CASCADES = DashboardPage(
     path="cascades",
     title="Cascades",
     template="cascades.html",

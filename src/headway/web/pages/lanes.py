@@ -16,11 +16,11 @@ from headway.web.page import (
     REASON,
     UNTIL,
     Action,
-    Call,
-    Facts,
-    Page,
+    DashboardPage,
+    FormValues,
     PageView,
-    Values,
+    RouteCall,
+    TemplateContext,
     int_of,
     rows_of,
 )
@@ -32,7 +32,7 @@ SAMPLE = 100
 ORDERS = ("name", "depth", "oldest")
 
 
-async def read(view: PageView) -> Facts:
+async def read(view: PageView) -> TemplateContext:
     """Return a page of lanes, or the details of one lane."""
     seen = await view.reads.overview()
     lanes = [one for one in seen.lanes if view.caller.covers(one.name)]
@@ -89,7 +89,7 @@ async def _one(view: PageView, name: str) -> dict[str, object]:
     }
 
 
-def _lane_gate(caller: Caller, values: Values) -> None:
+def _lane_gate(caller: Caller, values: FormValues) -> None:
     caller.check_gate(f"lane:{values.get('lane', '')}")
 
 
@@ -101,7 +101,7 @@ PAUSE = _on_lane(
     title="Pause the lane {lane}",
     explains="Nothing more starts from it; running jobs continue. Its jobs wait, and none is lost.",
     endpoint=routes.pause_lane,
-    call=lambda values: Call(path={"name": values["lane"]}),
+    call=lambda values: RouteCall(path={"name": values["lane"]}),
     done="{lane} is paused.",
     fields=(REASON, UNTIL),
     danger=True,
@@ -112,12 +112,12 @@ RESUME = _on_lane(
     title="Resume the lane {lane}",
     explains="Ends the pause, regardless of its author.",
     endpoint=routes.resume_lane,
-    call=lambda values: Call(path={"name": values["lane"]}),
+    call=lambda values: RouteCall(path={"name": values["lane"]}),
     done="{lane} is no longer paused.",
 )
 
 
-async def _capacity(view: PageView) -> Values:
+async def _capacity(view: PageView) -> FormValues:
     return await capacity_of(view, f"lane:{view.values['lane']}")
 
 
@@ -127,7 +127,7 @@ CONCURRENCY = _on_lane(
     title="Set the concurrency of {lane}",
     explains="Maximum number of its jobs in handlers at once. Lowering it stops no running job.",
     endpoint=gate_routes.set_gate,
-    call=lambda values: Call(
+    call=lambda values: RouteCall(
         path={"name": f"lane:{values['lane']}"},
         body={"capacity": int_of(values, "capacity")},
     ),
@@ -137,7 +137,7 @@ CONCURRENCY = _on_lane(
 )
 
 
-PAGE = Page(
+PAGE = DashboardPage(
     path="lanes",
     title="Lanes",
     template="lanes.html",

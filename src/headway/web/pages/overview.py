@@ -16,14 +16,14 @@ from headway.web.page import (
     REASON,
     UNTIL,
     Action,
-    Call,
-    Facts,
-    Page,
+    DashboardPage,
+    FormValues,
     PageView,
-    Values,
+    RouteCall,
+    TemplateContext,
     everyone,
 )
-from headway.web.shared_reads import History
+from headway.web.shared_reads import OverviewHistory
 from headway.web.stuck import Stuck, by_lane, find_stuck, stuck_among
 
 MOST_OWN = 200
@@ -32,7 +32,7 @@ LIVE = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.AWAIT
 ENDED = (State.SUCCEEDED, State.DEAD, State.CANCELLED)
 
 
-async def read_now(view: PageView) -> Facts:
+async def read_now(view: PageView) -> TemplateContext:
     """Return the current activity, limited to what the caller may see."""
     caller = view.caller
     if Permission.OBSERVE not in caller.may or caller.tenants is not None:
@@ -55,7 +55,7 @@ async def read_now(view: PageView) -> Facts:
     }
 
 
-async def _lanes(view: PageView, seen: Overview) -> Facts:
+async def _lanes(view: PageView, seen: Overview) -> TemplateContext:
     """Return the activity of the caller's lanes only."""
     lanes = tuple(one for one in seen.lanes if view.caller.covers(one.name))
     cut = replace(seen, lanes=lanes, gates=())
@@ -66,7 +66,7 @@ async def _lanes(view: PageView, seen: Overview) -> Facts:
     return {**_facts(seen.stats.now, stuck, dict(counts)), "scope": "lanes"}
 
 
-async def _own(view: PageView) -> Facts:
+async def _own(view: PageView) -> TemplateContext:
     """Return the activity of the caller's tenants, from a bounded number of jobs."""
     caller, store = view.caller, view.service.store
     jobs: list[JobView] = []
@@ -94,12 +94,12 @@ def _facts(now: int, stuck: Stuck, counts: dict[str, int]) -> dict[str, object]:
     }
 
 
-def _rates(history: History) -> dict[str, float | None]:
+def _rates(history: OverviewHistory) -> dict[str, float | None]:
     names = ("enqueued", "started", "succeeded", "failed", "dead")
     return {name: history.rate(name) for name in names}
 
 
-def _all(caller: Caller, _: Values) -> None:
+def _all(caller: Caller, _: FormValues) -> None:
     caller.check_gate("all")
 
 
@@ -109,7 +109,7 @@ STOP = Action(
     title="Pause everything",
     explains="No job starts in any lane until it is resumed. Running jobs continue to their end.",
     endpoint=routes.close,
-    call=lambda _: Call(body={"gate": "all"}),
+    call=lambda _: RouteCall(body={"gate": "all"}),
     done="Everything is paused.",
     fields=(REASON, UNTIL),
     reach=_all,
@@ -121,13 +121,13 @@ START = Action(
     title="Resume everything",
     explains="Jobs start again as their gates allow.",
     endpoint=routes.open_gate,
-    call=lambda _: Call(path={"gate": "all"}),
+    call=lambda _: RouteCall(path={"gate": "all"}),
     done="Jobs start again.",
     reach=_all,
 )
 
 
-NOW = Page(
+NOW = DashboardPage(
     path="",
     title="Now",
     template="now.html",
@@ -145,7 +145,7 @@ OF_EACH = 8
 """Maximum jobs shown of a worker."""
 
 
-async def read_workers(view: PageView) -> Facts:
+async def read_workers(view: PageView) -> TemplateContext:
     """Return the workers, and the first jobs of each of those that hold most."""
     seen = await view.reads.overview()
     now, sought = seen.stats.now, view.values["q"].casefold()
@@ -174,7 +174,7 @@ async def read_workers(view: PageView) -> Facts:
     }
 
 
-WORKERS = Page(
+WORKERS = DashboardPage(
     path="workers",
     title="Workers",
     template="workers.html",
@@ -192,7 +192,7 @@ LINES_LOOKED_AT = 1_000
 """Lines that are read to find those of one author."""
 
 
-async def read_trail(view: PageView) -> Facts:
+async def read_trail(view: PageView) -> TemplateContext:
     """Return a page of the trail, filtered by target and author if they are given."""
     given = view.values
     target, author = given["target"].strip(), given["author"].strip()
@@ -224,7 +224,7 @@ def _leads_to(line: TrailView) -> str:
     return next((one for one in ("gate", "lane") if one in line.verb), "")
 
 
-TRAIL = Page(
+TRAIL = DashboardPage(
     path="trail",
     title="Trail",
     template="trail.html",

@@ -21,7 +21,15 @@ from headway.core.timetable.schedule import Every, Schedule, format_schedule
 from headway.server.caller import Caller, Permission
 from headway.server.entry_fires import fire_ids, has_fired
 from headway.server.routes import timetable as routes
-from headway.web.page import Action, Call, Facts, Page, PageView, Values, rows_of
+from headway.web.page import (
+    Action,
+    DashboardPage,
+    FormValues,
+    PageView,
+    RouteCall,
+    TemplateContext,
+    rows_of,
+)
 from headway.web.shared_reads import SLOW_S
 
 DRAWN = 100
@@ -55,7 +63,7 @@ class Fire:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stretch:
+class _Stretch:
     """A column of a week, or a row of a day.
 
     Attributes:
@@ -81,7 +89,7 @@ class Often:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class _Row:
     """An entry of the list.
 
     Attributes:
@@ -105,7 +113,7 @@ class Row:
         return ended[-1:] == [State.DEAD]
 
 
-async def read(view: PageView) -> Facts:
+async def read(view: PageView) -> TemplateContext:
     """Return the calendar and the list of entries, or the details of one entry."""
     now = (await view.service.store.read(StatsQuery())).now
     found = await view.reads.cached("timetable", lambda: view.service.store.read(TimetableQuery()))
@@ -221,14 +229,14 @@ class _Calendar:
             ]
         return sorted(found, key=lambda pair: (pair[1], pair[0].spec.name)), often
 
-    def stretches(self, shown: Sequence[tuple[EntryView, int]], jobs: Jobs) -> list[Stretch]:
+    def stretches(self, shown: Sequence[tuple[EntryView, int]], jobs: Jobs) -> list[_Stretch]:
         """Return the calendar's days or hours, with their fires."""
-        found: list[Stretch] = []
+        found: list[_Stretch] = []
         edges = zip(self.walls, self.edges, self.edges[1:], strict=False)
         for wall, start, end in edges:
             inside = [pair for pair in shown if start <= pair[1] < end]
             found.append(
-                Stretch(
+                _Stretch(
                     title=f"{wall:%a %-d %b}" if self.view == "week" else f"{wall:%H:%M}",
                     date=f"{wall:%Y-%m-%d}",
                     start_at=start,
@@ -264,10 +272,10 @@ def _fires(
 
 def _row(
     entry: EntryView, now: int, clock: Callable[[int], str], jobs: Jobs, most: int = LAST
-) -> Row:
+) -> _Row:
     schedule = entry.spec.schedule
     ahead = _ahead(schedule, now, 1) if entry.spec.enabled else ()
-    return Row(
+    return _Row(
         entry=entry,
         when=_words(schedule),
         zone="" if isinstance(schedule, Every) else schedule.tz,
@@ -304,8 +312,8 @@ _next = lru_cache(maxsize=1024)(next_fires)
 _between = lru_cache(maxsize=1024)(fires_between)
 
 
-def _path(values: Values) -> Call:
-    return Call(path={"name": values["entry"]})
+def _path(values: FormValues) -> RouteCall:
+    return RouteCall(path={"name": values["entry"]})
 
 
 _on_entry = partial(Action, call=_path, of=("entry",))
@@ -338,7 +346,7 @@ FIRE = _on_entry(
     done="A job of {entry} was created.",
 )
 
-PAGE = Page(
+PAGE = DashboardPage(
     path="timetable",
     title="Timetable",
     template="timetable.html",

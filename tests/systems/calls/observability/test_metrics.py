@@ -17,7 +17,7 @@ from headway.server.routing import router
 from headway.server.service import Service
 from headway.systems.calls.alert_rules import Thresholds
 from headway.systems.calls.metrics import FAMILIES, Intakes, start_observability
-from headway.systems.calls.overview import Event
+from headway.systems.calls.overview import CountedEvent
 from headway.testing.faulty import Fault, FaultyStore
 from tests.server.rig import Rig, serving
 from tests.systems.calls.observability.world import MINUTE, World
@@ -146,12 +146,12 @@ async def test_pools_without_a_number_are_counted_while_leads_wait_for_them(rig:
 
 
 async def test_counters_are_exported_by_label(rig: Rig, world: World):
-    world.tally.happened(Event.OUTCOME, "BUSY", 3)
-    world.tally.happened(Event.WEBHOOK_LOST, "+15550001")
-    world.tally.happened(Event.WEBHOOK_LATE, "+15550001", 2)
-    world.tally.happened(Event.WEBHOOK_TWICE, "+15550002", 4)
-    world.tally.happened(Event.WEBHOOK_ORPHAN, "twilio", 5)
-    world.tally.happened(Event.REPORT_FAILED)
+    world.tally.happened(CountedEvent.OUTCOME, "BUSY", 3)
+    world.tally.happened(CountedEvent.WEBHOOK_LOST, "+15550001")
+    world.tally.happened(CountedEvent.WEBHOOK_LATE, "+15550001", 2)
+    world.tally.happened(CountedEvent.WEBHOOK_TWICE, "+15550002", 4)
+    world.tally.happened(CountedEvent.WEBHOOK_ORPHAN, "twilio", 5)
+    world.tally.happened(CountedEvent.REPORT_FAILED)
     found = await scraped(rig)
     assert value(found, "attempts_total", outcome="BUSY") == 3
     assert value(found, "webhooks_lost_total", number="+15550001") == 1
@@ -176,7 +176,7 @@ async def test_intakes_count_as_failed_unless_it_was_the_callers_fault(rig: Rig,
 
 
 async def test_counters_are_exported_while_the_store_is_unreachable(rig: Rig, world: World):
-    world.tally.happened(Event.INTAKE_FAILED, times=9)
+    world.tally.happened(CountedEvent.INTAKE_FAILED, times=9)
     faulty = FaultyStore(rig.store)
     rig.service.scrapes._store = faulty
     faulty.plan(Fault.REFUSE, operation="read")
@@ -200,7 +200,7 @@ async def test_every_exported_family_is_in_the_table_with_its_labels(rig: Rig, w
     await world.leads(1)
     await world.check(1)
     await world.dial()
-    for event in Event:
+    for event in CountedEvent:
         world.tally.happened(event, "" if "intake" in event or "report" in event else "x")
     reply = await rig.call(Role.VIEWER, "GET", "/metrics")
     by_name = {family.name: family for family in FAMILIES}

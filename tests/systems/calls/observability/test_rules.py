@@ -10,7 +10,7 @@ from headway.runtime.settings_table import read_table
 from headway.server.alerts.rules import Severity
 from headway.server.alerts.watch import AGAIN_MS, CALM_MS
 from headway.systems.calls.alert_rules import Thresholds, call_rules
-from headway.systems.calls.overview import RECENT_MS, Event
+from headway.systems.calls.overview import RECENT_MS, CountedEvent
 from tests.systems.calls.observability.world import MINUTE, SECOND, World, only, world_in
 
 ROOT = Path(__file__).parents[4]
@@ -121,12 +121,12 @@ async def test_halt_of_one_reseller_among_many_is_found_in_a_sampled_backlog(
 @pytest.mark.parametrize(
     ("rule", "event", "label", "within_ms"),
     [
-        ("orphan_webhook", Event.WEBHOOK_ORPHAN, "twilio", 5 * MINUTE),
-        ("webhooks_lost", Event.WEBHOOK_LOST, "+15550001", 15 * MINUTE),
+        ("orphan_webhook", CountedEvent.WEBHOOK_ORPHAN, "twilio", 5 * MINUTE),
+        ("webhooks_lost", CountedEvent.WEBHOOK_LOST, "+15550001", 15 * MINUTE),
     ],
 )
 async def test_new_one_alerts_by_its_label_and_heals_when_it_is_old(
-    world: World, rule: str, event: Event, label: str, within_ms: int
+    world: World, rule: str, event: CountedEvent, label: str, within_ms: int
 ):
     world.tally.happened(event, label, 7)
     assert await world.alerts_within(MINUTE) == []
@@ -143,12 +143,12 @@ async def test_tolerated_number_of_webhooks_does_not_alert(tmp_path: Path):
     given = {"orphan_webhook_more_than": 2, "webhooks_lost_more_than": 2}
     async with world_in(tmp_path, **given) as world:
         await world.alerts()
-        world.tally.happened(Event.WEBHOOK_ORPHAN, "twilio", 2)
-        world.tally.happened(Event.WEBHOOK_LOST, "+15550001", 2)
-        world.tally.happened(Event.WEBHOOK_LOST, "+15550002", 2)
+        world.tally.happened(CountedEvent.WEBHOOK_ORPHAN, "twilio", 2)
+        world.tally.happened(CountedEvent.WEBHOOK_LOST, "+15550001", 2)
+        world.tally.happened(CountedEvent.WEBHOOK_LOST, "+15550002", 2)
         assert await world.alerts(SECOND) == []
-        world.tally.happened(Event.WEBHOOK_ORPHAN, "twilio")
-        world.tally.happened(Event.WEBHOOK_LOST, "+15550002")
+        world.tally.happened(CountedEvent.WEBHOOK_ORPHAN, "twilio")
+        world.tally.happened(CountedEvent.WEBHOOK_LOST, "+15550002")
         assert await world.alerts(SECOND) == [
             ("orphan_webhook", "twilio", False),
             ("webhooks_lost", "+15550002", False),
@@ -159,9 +159,9 @@ async def test_intake_with_more_than_one_percent_failures_alerts_and_heals(world
     rule = "intake_failing"
 
     async def taken(of: int, failed: int) -> None:
-        world.tally.happened(Event.INTAKE, times=of)
+        world.tally.happened(CountedEvent.INTAKE, times=of)
         if failed:
-            world.tally.happened(Event.INTAKE_FAILED, times=failed)
+            world.tally.happened(CountedEvent.INTAKE_FAILED, times=failed)
 
     await taken(10_000, 5_000)
     assert await world.alerts() == []
@@ -178,11 +178,11 @@ async def test_intake_with_more_than_one_percent_failures_alerts_and_heals(world
 
 async def test_too_few_failures_do_not_alert(world: World):
     await world.alerts()
-    world.tally.happened(Event.INTAKE, times=4)
-    world.tally.happened(Event.INTAKE_FAILED, times=4)
+    world.tally.happened(CountedEvent.INTAKE, times=4)
+    world.tally.happened(CountedEvent.INTAKE_FAILED, times=4)
     assert await world.alerts(SECOND) == []
-    world.tally.happened(Event.INTAKE)
-    world.tally.happened(Event.INTAKE_FAILED)
+    world.tally.happened(CountedEvent.INTAKE)
+    world.tally.happened(CountedEvent.INTAKE_FAILED)
     assert await world.alerts(SECOND) == [("intake_failing", "intake", False)]
 
 

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 import headway as hw
 from headway.runtime.timing import Timing
 from headway.systems.calls.migrations import SCHEMAS
-from headway.systems.calls.overview import Event
+from headway.systems.calls.overview import CountedEvent
 from headway.systems.directory.database import Directory
 from headway.systems.directory.tally import FLUSH_DELAY_S, MOST_LABELS, OTHER, Tally
 
@@ -44,9 +44,9 @@ async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
 
 async def test_counts_of_several_processes_are_added_up(directory: Directory):
     one, other = Tally(directory, Held(), TABLE), Tally(directory, Held(), TABLE)
-    one.happened(Event.OUTCOME, "BUSY", 2)
-    other.happened(Event.OUTCOME, "BUSY")
-    other.happened(Event.OUTCOME, "COMPLETED")
+    one.happened(CountedEvent.OUTCOME, "BUSY", 2)
+    other.happened(CountedEvent.OUTCOME, "BUSY")
+    other.happened(CountedEvent.OUTCOME, "COMPLETED")
     await one.close()
     await other.close()
     expected = {("outcome", "BUSY"): 3, ("outcome", "COMPLETED"): 1}
@@ -56,7 +56,7 @@ async def test_counts_of_several_processes_are_added_up(directory: Directory):
 async def test_pending_counts_are_visible_at_once_and_written_later(directory: Directory):
     timing = Held()
     tally, other = Tally(directory, timing, TABLE), Tally(directory, Held(), TABLE)
-    tally.happened(Event.WEBHOOK_LOST, "+15550001")
+    tally.happened(CountedEvent.WEBHOOK_LOST, "+15550001")
     await timing.paused.wait()
     assert timing.pauses == [FLUSH_DELAY_S]
     assert await other.totals() == {}
@@ -79,10 +79,10 @@ async def test_counts_during_a_write_are_written_next(
         async with change() as session:
             yield session
             while meanwhile:
-                tally.happened(Event.OUTCOME, meanwhile.pop())
+                tally.happened(CountedEvent.OUTCOME, meanwhile.pop())
 
     monkeypatch.setattr(directory, "change", slow)
-    tally.happened(Event.OUTCOME, "BUSY")
+    tally.happened(CountedEvent.OUTCOME, "BUSY")
     await tally.flush()
     await tally.flush()
     expected = {("outcome", "BUSY"): 2, ("outcome", "COMPLETED"): 1}
@@ -95,10 +95,10 @@ async def test_unreachable_directory_loses_no_count_and_is_retried(
 ):
     timing = Held()
     tally = Tally(directory, timing, TABLE)
-    tally.happened(Event.OUTCOME, "BUSY")
+    tally.happened(CountedEvent.OUTCOME, "BUSY")
     assert await tally.totals() == {("outcome", "BUSY"): 1}
     await directory.close()
-    tally.happened(Event.OUTCOME, "BUSY", 4)
+    tally.happened(CountedEvent.OUTCOME, "BUSY", 4)
     with pytest.raises(hw.StoreUnavailable):
         await tally.flush()
     assert tally.away == ""
@@ -124,7 +124,7 @@ async def test_failing_flush_warns_once_and_continues(
     timing = Held()
     tally = Tally(directory, timing, TABLE)
     await directory.close()
-    tally.happened(Event.OUTCOME, "BUSY")
+    tally.happened(CountedEvent.OUTCOME, "BUSY")
     async with asyncio.timeout(120):
         for _ in range(3):
             await timing.paused.wait()
@@ -142,7 +142,7 @@ async def test_failing_flush_warns_once_and_continues(
 async def test_labels_are_bounded_in_number_and_length(directory: Directory):
     tally = Tally(directory, Held(), TABLE)
     for number in range(MOST_LABELS + 10):
-        tally.happened(Event.WEBHOOK_ORPHAN, f"{number}-{'x' * 100}")
+        tally.happened(CountedEvent.WEBHOOK_ORPHAN, f"{number}-{'x' * 100}")
     totals = await tally.totals()
     assert len(totals) == MOST_LABELS + 1
     assert totals["webhook_orphan", OTHER] == 10
@@ -154,7 +154,7 @@ def test_counts_outside_of_any_loop_are_included(tmp_path: Path):
     directory = Directory(f"sqlite:///{tmp_path}/directory.db")
     directory.needs(*SCHEMAS)
     tally = Tally(directory, Timing(), TABLE)
-    tally.happened(Event.OUTCOME, "BUSY")
+    tally.happened(CountedEvent.OUTCOME, "BUSY")
 
     async def told() -> object:
         await directory.open()

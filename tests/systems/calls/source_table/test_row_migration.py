@@ -19,9 +19,9 @@ from headway.runtime.timing import Timing
 from headway.systems.calls.source_table.migration import MIGRATION, Migration
 from headway.systems.calls.source_table.settings import (
     LeadRow,
+    MigrationMode,
     MigrationPlan,
     MigrationSettings,
-    Mode,
 )
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database, until_it_waits
 from tests.systems.calls.source_table.databases import make_theirs, opened, run, settings_of
@@ -84,15 +84,15 @@ def test_growing_percentage_adds_rows_and_removes_none() -> None:
     ]
     before: set[str] = set()
     for percent in (0.0, 0.5, 10.0, 30.0, 99.9, 100.0):
-        chosen = MigrationPlan(mode=Mode.ADOPT, percent=percent)
+        chosen = MigrationPlan(mode=MigrationMode.ADOPT, percent=percent)
         now = {row.id for row in all_rows if chosen.has(row)}
         assert before <= now
         assert abs(len(now) / 40 - percent) < 3
         before = now
     assert len(before) == 4_000
-    of_one = MigrationPlan(mode=Mode.ADOPT, percent=100.0, resellers=("b",))
+    of_one = MigrationPlan(mode=MigrationMode.ADOPT, percent=100.0, resellers=("b",))
     assert not any(of_one.has(row) for row in all_rows)
-    assert not MigrationPlan(mode=Mode.RELEASE, percent=100.0).has(all_rows[0])
+    assert not MigrationPlan(mode=MigrationMode.RELEASE, percent=100.0).has(all_rows[0])
 
 
 @pytest.mark.parametrize(
@@ -341,9 +341,9 @@ async def test_two_operators_may_choose_at_once(
                 values |= {"changed_at": 1, "changed_by": "other"}
                 await session.execute(insert(MIGRATION).values(values))
                 choosing = asyncio.create_task(
-                    migration.set_plan(MigrationPlan(mode=Mode.SHADOW), "me")
+                    migration.set_plan(MigrationPlan(mode=MigrationMode.SHADOW), "me")
                 )
                 await until_it_waits(url, choosing)
             await choosing
             now = await migration.current_plan()
-            assert (now.plan.mode, now.changed_by) == (Mode.SHADOW, "me")
+            assert (now.plan.mode, now.changed_by) == (MigrationMode.SHADOW, "me")

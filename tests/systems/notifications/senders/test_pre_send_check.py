@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from headway.runtime.timing import pause
-from headway.systems.notifications.sender import Accepted, Message, Sender
+from headway.systems.notifications.sender import Accepted, Message, MessageSender
 from headway.systems.pre_send_check import Withdrawn, checking
 from tests.systems.notifications.senders.apns_server import apns
 from tests.systems.notifications.senders.messages import message
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")
 
 
 class Way(NamedTuple):
-    sender: Sender
+    sender: MessageSender
     message: Message
     got: list[Any]
 

@@ -57,11 +57,11 @@ def read_job(ledger: Ledger, query: JobQuery) -> JobView | None:
     )
 
 
-Keys = Mapping[tuple[str, int], Sequence[str]]
+_Keys = Mapping[tuple[str, int], Sequence[str]]
 """Signal keys by job and run."""
 
 
-def _keys(ledger: Ledger, jobs: Sequence[str]) -> Keys:
+def _keys(ledger: Ledger, jobs: Sequence[str]) -> _Keys:
     found: dict[tuple[str, int], list[str]] = {}
     known = ledger.signals.known_as(jobs) if jobs else []
     for key, job, run in sorted(known):
@@ -129,7 +129,7 @@ def _fits(row: JobRow, query: JobsQuery) -> bool:
     )
 
 
-def runs_of(row: JobRow, ended: list[RunRow], keys: Keys) -> tuple[RunView, ...]:
+def runs_of(row: JobRow, ended: list[RunRow], keys: _Keys) -> tuple[RunView, ...]:
     """Return all runs of a job, including the last, oldest first."""
     runs = list(ended)
     if row.claimed_at is not None:

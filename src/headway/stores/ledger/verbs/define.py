@@ -148,15 +148,15 @@ def _reset_gate(step: Step, item: ResetGate, _request: DefineRequest) -> TrailEn
 
 
 @dataclass(slots=True)
-class Values:
+class _Values:
     """All values of a gate, to compare before and after a change."""
 
     declared: TemplateRow | None
     capacities: dict[str, int]
 
 
-def _values(step: Step, name: str) -> Values:
-    values = Values(step.cache.template(name), {})
+def _values(step: Step, name: str) -> _Values:
+    values = _Values(step.cache.template(name), {})
     names = [name]
     if values.declared is not None:
         members = values.declared.spec.members

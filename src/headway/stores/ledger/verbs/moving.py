@@ -114,7 +114,7 @@ def decode(chunk: ExportChunk) -> list[Any]:
         raise InvalidValue(message, hint="both stores must be of the same version") from None
 
 
-Page = tuple[Sequence[Any], Any]
+_Page = tuple[Sequence[Any], Any]
 """Rows, and the place after which the next page starts; None if there is no next page."""
 ALL_STARTS = 2**31 - 1
 
@@ -163,15 +163,15 @@ def import_chunk(ledger: Ledger, chunk: ExportChunk) -> None:
     _COPYING[chunk.part][1](ledger, rows)
 
 
-def _all_rows(rows: Sequence[Any]) -> Page:
+def _all_rows(rows: Sequence[Any]) -> _Page:
     return rows, None
 
 
-def _page(rows: Sequence[Any], limit: int, last: Callable[[Any], Any]) -> Page:
+def _page(rows: Sequence[Any], limit: int, last: Callable[[Any], Any]) -> _Page:
     return rows, last(rows[-1]) if len(rows) == limit else None
 
 
-def _export_templates(ledger: Ledger, _after: Any, _limit: int) -> Page:  # noqa: ANN401  (each part has its own type of cursor)
+def _export_templates(ledger: Ledger, _after: Any, _limit: int) -> _Page:  # noqa: ANN401  (each part has its own type of cursor)
     return _all_rows(list(ledger.gates.templates().values()))
 
 
@@ -182,7 +182,7 @@ def _import_templates(ledger: Ledger, rows: Sequence[TemplateRow]) -> None:
         ledger.facts.bump_revision()
 
 
-def _export_gates(ledger: Ledger, after: Any, limit: int) -> Page:  # noqa: ANN401  (as above)
+def _export_gates(ledger: Ledger, after: Any, limit: int) -> _Page:  # noqa: ANN401  (as above)
     rows = ledger.gates.page(after or "", limit)
     exported = [
         ExportedGate(row=row, starts=ledger.starts.oldest(row.name, 0, ALL_STARTS)) for row in rows
@@ -197,7 +197,7 @@ def _import_gates(ledger: Ledger, rows: Sequence[ExportedGate]) -> None:
             ledger.starts.put(one.row.name, dict(one.starts))
 
 
-def _export_lanes(ledger: Ledger, _after: Any, _limit: int) -> Page:  # noqa: ANN401  (as above)
+def _export_lanes(ledger: Ledger, _after: Any, _limit: int) -> _Page:  # noqa: ANN401  (as above)
     rows = ledger.lanes.load(ledger.lanes.names()).values()
     return _all_rows(
         [ExportedLane(row=row, starts=ledger.lanes.all_tenant_starts(row.name)) for row in rows]
@@ -211,7 +211,7 @@ def _import_lanes(ledger: Ledger, rows: Sequence[ExportedLane]) -> None:
         ledger.lanes.save_tenant_starts(one.row.name, one.starts)
 
 
-def _export_entries(ledger: Ledger, _after: Any, _limit: int) -> Page:  # noqa: ANN401  (as above)
+def _export_entries(ledger: Ledger, _after: Any, _limit: int) -> _Page:  # noqa: ANN401  (as above)
     return _all_rows([ExportedEntry(*entry_values(row)) for row in ledger.entries.all()])
 
 
@@ -220,7 +220,7 @@ def _import_entries(ledger: Ledger, rows: Sequence[ExportedEntry]) -> None:
         ledger.entries.save(read_entry(msgspec.structs.astuple(row)))
 
 
-def _export_tokens(ledger: Ledger, _after: Any, _limit: int) -> Page:  # noqa: ANN401  (as above)
+def _export_tokens(ledger: Ledger, _after: Any, _limit: int) -> _Page:  # noqa: ANN401  (as above)
     return _all_rows(sorted(ledger.tokens.all(), key=lambda row: row.spec.id))
 
 
@@ -230,7 +230,7 @@ def _import_tokens(ledger: Ledger, rows: Sequence[TokenRow]) -> None:
         ledger.facts.bump_revision()
 
 
-def _export_jobs(ledger: Ledger, after: Any, limit: int) -> Page:  # noqa: ANN401  (as above)
+def _export_jobs(ledger: Ledger, after: Any, limit: int) -> _Page:  # noqa: ANN401  (as above)
     rows = ledger.jobs.arrived(after or 0, limit)
     ids = [row.id for row in rows]
     runs = ledger.jobs.runs(ids)
@@ -269,7 +269,7 @@ def _import_jobs(ledger: Ledger, rows: Sequence[ExportedJob]) -> None:
     ledger.keys.save(one.key for one in new if one.key is not None)
 
 
-def _export_known(ledger: Ledger, after: Any, limit: int) -> Page:  # noqa: ANN401  (as above)
+def _export_known(ledger: Ledger, after: Any, limit: int) -> _Page:  # noqa: ANN401  (as above)
     found = ledger.signals.all_known(after or "", limit)
     rows = [ExportedKey(key=key, job=job, run=run) for key, job, run in found]
     return _page(rows, limit, lambda one: one.key)
@@ -280,7 +280,7 @@ def _import_known(ledger: Ledger, rows: Sequence[ExportedKey]) -> None:
         ledger.signals.make_known(row.key, row.job, row.run)
 
 
-def _export_events(ledger: Ledger, after: Any, limit: int) -> Page:  # noqa: ANN401  (as above)
+def _export_events(ledger: Ledger, after: Any, limit: int) -> _Page:  # noqa: ANN401  (as above)
     scope, event = after or ("", "")
     rows = ledger.signals.all_received((scope, event), limit)
     return _page(rows, limit, lambda one: (one.scope, one.event))
@@ -291,7 +291,7 @@ def _import_events(ledger: Ledger, rows: Sequence[SignalRow]) -> None:
         ledger.signals.save(row)
 
 
-def _export_trail(ledger: Ledger, after: Any, limit: int) -> Page:  # noqa: ANN401  (as above)
+def _export_trail(ledger: Ledger, after: Any, limit: int) -> _Page:  # noqa: ANN401  (as above)
     return _page(ledger.trail.since(after or 0, limit), limit, lambda one: one.seq)
 
 
@@ -301,7 +301,7 @@ def _import_trail(ledger: Ledger, rows: Sequence[TrailRow]) -> None:
         ledger.trail.add(rows)
 
 
-def _export_totals(ledger: Ledger, _after: Any, _limit: int) -> Page:  # noqa: ANN401  (as above)
+def _export_totals(ledger: Ledger, _after: Any, _limit: int) -> _Page:  # noqa: ANN401  (as above)
     return _all_rows([ExportedTotal(what=what, n=n) for what, n in ledger.counts.totals().items()])
 
 
@@ -311,7 +311,7 @@ def _import_totals(ledger: Ledger, rows: Sequence[ExportedTotal]) -> None:
         ledger.counts.happened(row.what, row.n - standing.get(row.what, 0))
 
 
-_COPYING: dict[str, tuple[Callable[[Ledger, Any, int], Page], Callable[[Ledger, Any], None]]] = {
+_COPYING: dict[str, tuple[Callable[[Ledger, Any, int], _Page], Callable[[Ledger, Any], None]]] = {
     "templates": (_export_templates, _import_templates),
     "gates": (_export_gates, _import_gates),
     "lanes": (_export_lanes, _import_lanes),

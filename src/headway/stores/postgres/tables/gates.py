@@ -11,7 +11,7 @@ from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, Template
 from headway.stores.ledger.packing import encode, encode_some
 from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers, Numbers, Texts, ids_of
 from headway.stores.postgres.session import Session
-from headway.stores.postgres.shared import Templates
+from headway.stores.postgres.shared import CachedTemplates
 from headway.stores.postgres.statement import Each, Mode, NeedsMore
 from headway.stores.postgres.tables.records import OF_KNOWN
 from headway.stores.sql.statement import DEFINITIONS, Rows, Select, SqlTable, Write, of
@@ -101,7 +101,7 @@ class PostgresGates(SqlTable[Session]):
             return known.rows
         rows = read_templates(session.select(_TEMPLATES))
         if session.may_cache:
-            session.shared.templates = Templates.of_rows(version, rows)
+            session.shared.templates = CachedTemplates.of_rows(version, rows)
         return rows
 
     def save_template(self, row: TemplateRow) -> None:

@@ -419,14 +419,14 @@ def _fed(rows: list[tuple[int, str, int]]) -> tuple[Numbers, Texts, Numbers]:
     return Numbers(seqs), Texts(gates), Numbers(amounts)
 
 
-Columns = tuple[tuple[Any, ...], ...]
+_Columns = tuple[tuple[Any, ...], ...]
 
 
-def _columns(rows: Sequence[Row]) -> Columns:
+def _columns(rows: Sequence[Row]) -> _Columns:
     return tuple(zip(*rows, strict=True))
 
 
-def _is_alike(columns: Columns) -> bool:
+def _is_alike(columns: _Columns) -> bool:
     """Return whether new jobs differ only in the columns of `OWN`."""
     named = zip(NEW, columns, strict=True)
     return all(
@@ -435,7 +435,7 @@ def _is_alike(columns: Columns) -> bool:
 
 
 def _packed(
-    names: Sequence[str], columns: Columns, listed: Collection[str] | None = None
+    names: Sequence[str], columns: _Columns, listed: Collection[str] | None = None
 ) -> list[Any]:
     """Return one list for each column; None for a column without any value.
 

@@ -8,8 +8,8 @@ child which leaves the group is found, too.
 Python runs this folder by its path, in isolated mode and without `headway`: its files import each
 other by their own names. `files.py` imports none of them, so the owner can import it as well.
 
-Standard input is one JSON line with the specification (`Session._spec`), then one line each:
-`{"until": seconds}` moves the end of the lease, on the clock of `time.monotonic`;
+Standard input is one JSON line with the specification (`AutomationSession._spec`), then one line
+each: `{"until": seconds}` moves the end of the lease, on the clock of `time.monotonic`;
 `{"stop": reason, "grace": seconds}` ends the session, by default with the grace period of the
 specification. The end of the input means that the owner is gone.
 

@@ -14,7 +14,14 @@ from io import FileIO
 from typing import Any
 
 from files import flock, remove
-from processes import PR_SET_CHILD_SUBREAPER, Ended, Processes, kill_all, prctl, send_event
+from processes import (
+    PR_SET_CHILD_SUBREAPER,
+    SessionEnded,
+    SessionProcesses,
+    kill_all,
+    prctl,
+    send_event,
+)
 from run_log import Log
 
 SETUP_REASON = "setup"
@@ -26,7 +33,7 @@ class Supervisor:
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
         self.log = Log(spec["log"], spec["max_output"], spec["secrets"])
-        self.processes = Processes(
+        self.processes = SessionProcesses(
             self.log,
             lease_until=float(spec["until"]),
             timeout_at=time.monotonic() + spec["timeout_s"],
@@ -49,7 +56,7 @@ class Supervisor:
             finally:
                 # Processes that the command left running end with the session.
                 kill_all()
-        except Ended as ending:
+        except SessionEnded as ending:
             reason = ending.reason
         except OSError as failure:
             error = f"{failure.filename or ''}: {failure.strerror}"

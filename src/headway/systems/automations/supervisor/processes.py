@@ -23,7 +23,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
-class Ended(Exception):
+class SessionEnded(Exception):
     """The session must end now.
 
     Attributes:
@@ -36,7 +36,7 @@ class Ended(Exception):
         self.grace_s = grace_s
 
 
-class Processes:
+class SessionProcesses:
     """The processes of a session, one after another.
 
     Args:
@@ -77,7 +77,7 @@ class Processes:
             Its exit status; below zero for the signal that ended it.
 
         Raises:
-            Ended: the session must end; all its processes are gone.
+            SessionEnded: the session must end; all its processes are gone.
             OSError: the process cannot be started.
         """
         read, write = os.pipe2(os.O_CLOEXEC)
@@ -104,7 +104,7 @@ class Processes:
                     output = None
             # Do not wait for the end of the output: a grandchild may keep the pipe open.
             self._read_output(read, into)
-        except Ended as ending:
+        except SessionEnded as ending:
             self._stop(child, read, ending.grace_s)
             raise
         finally:
@@ -121,7 +121,7 @@ class Processes:
             while child.poll() is None and time.monotonic() < grace_at:
                 try:
                     self.wait(None, min(grace_at - time.monotonic(), 0.1), ending=True)
-                except Ended:
+                except SessionEnded:
                     break
                 self._read_output(read)
         kill_all()
@@ -147,8 +147,8 @@ class Processes:
             False once all writers of the output have closed it.
 
         Raises:
-            Ended: the lease has ended, or the owner is gone; unless `ending`, also on the timeout
-                or a stop message.
+            SessionEnded: the lease has ended, or the owner is gone; unless `ending`, also on the
+                timeout or a stop message.
         """
         now = time.monotonic()
         wake_at = min(now + seconds, self._lease_until)
@@ -163,9 +163,9 @@ class Processes:
             self._read_messages(ending=ending)
         now = time.monotonic()
         if now >= self._lease_until:
-            raise Ended(reason="lease")
+            raise SessionEnded(reason="lease")
         if not ending and now >= self._timeout_at:
-            raise Ended(reason="timeout", grace_s=self._grace_s)
+            raise SessionEnded(reason="timeout", grace_s=self._grace_s)
         return more
 
     def _read_output(self, output: int, into: bytearray | None = None) -> bool:
@@ -191,18 +191,18 @@ class Processes:
         """Read and apply the messages on standard input.
 
         Raises:
-            Ended: the owner is gone; unless `ending`, also on a stop message.
+            SessionEnded: the owner is gone; unless `ending`, also on a stop message.
         """
         data = os.read(0, 65_536)
         if not data:
-            raise Ended(reason="gone")
+            raise SessionEnded(reason="gone")
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             message = json.loads(line)
             if "until" in message:
                 self._lease_until = float(message["until"])
             elif not ending:
-                raise Ended(str(message["stop"]), float(message.get("grace", self._grace_s)))
+                raise SessionEnded(str(message["stop"]), float(message.get("grace", self._grace_s)))
 
 
 def die_with_parent() -> None:

@@ -11,7 +11,11 @@ from headway.core.errors import InvalidValue
 from headway.runtime.timing import Timing
 from headway.systems.calls.catalogue import Base
 from headway.systems.calls.source_table.lead_table import LeadTable, insert_into
-from headway.systems.calls.source_table.settings import MigrationPlan, MigrationSettings, Mode
+from headway.systems.calls.source_table.settings import (
+    MigrationMode,
+    MigrationPlan,
+    MigrationSettings,
+)
 from headway.systems.directory.database import Directory
 
 MIGRATION = Table(
@@ -74,7 +78,7 @@ class Migration:
         if row is None:
             return CurrentPlan(plan=self.settings.plan)
         plan = MigrationPlan(
-            mode=Mode(row["mode"]),
+            mode=MigrationMode(row["mode"]),
             percent=row["percent"],
             resellers=tuple(json.loads(row["resellers"])),
         )
@@ -104,6 +108,6 @@ class Migration:
         return CurrentPlan(plan=plan, changed_at=at, changed_by=author)
 
     def _check(self, plan: MigrationPlan) -> None:
-        if plan.mode is not Mode.OFF and not self.table.has_owners:
+        if plan.mode is not MigrationMode.OFF and not self.table.has_owners:
             message = f"the migration's mode is {plan.mode}, but the table has no owner column"
             raise InvalidValue(message, hint="set calls.table.columns.owner")

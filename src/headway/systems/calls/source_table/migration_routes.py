@@ -14,13 +14,13 @@ from headway.server.paging import WhichPage, decode_cursor, encode_cursor
 from headway.server.replies import answer, reply, reply_model
 from headway.server.routing import router
 from headway.systems.calls.source_table.migration import CurrentPlan, Migration
-from headway.systems.calls.source_table.settings import MigrationPlan, Mode
-from headway.systems.calls.source_table.shadow import Comparison, Decision, ShadowDecisions
+from headway.systems.calls.source_table.settings import MigrationMode, MigrationPlan
+from headway.systems.calls.source_table.shadow import Comparison, ShadowDecision, ShadowDecisions
 
 PLAN = reply(
     "CallsMigration",
     "How an older system's rows are migrated.",
-    mode=(Mode, 'Mode: "off", "shadow", "adopt" or "release".'),
+    mode=(MigrationMode, 'Mode: "off", "shadow", "adopt" or "release".'),
     percent=(float, "Percentage of the rows, chosen by a hash of each row's id."),
     resellers=(list[str], "Only rows of these resellers; empty for all."),
     changed_at=(
@@ -34,7 +34,7 @@ SHADOW = reply(
     "CallsShadow",
     "Decisions, compared with what the older system did.",
     comparison=(reply_model(Comparison), "Comparison of all decisions, regardless of the page."),
-    rows=(list[reply_model(Decision)], "Decisions, in order."),
+    rows=(list[reply_model(ShadowDecision)], "Decisions, in order."),
     cursor=(str | None, "Cursor for the next request; null at the end."),
 )
 
@@ -42,7 +42,7 @@ SHADOW = reply(
 class MigrationBody(Body):
     """How to migrate an older system's rows."""
 
-    mode: Annotated[Mode, Field(strict=False)] = Field(
+    mode: Annotated[MigrationMode, Field(strict=False)] = Field(
         description='Mode: "off", "shadow", "adopt" or "release".'
     )
     percent: float = Field(default=100.0, ge=0, le=100, description="Percentage of the rows.")

@@ -26,8 +26,8 @@ from headway.systems.calls.source_table.lead_table import LeadTable
 from headway.systems.calls.source_table.migration import Migration
 from headway.systems.calls.source_table.settings import (
     LeadRow,
+    MigrationMode,
     MigrationPlan,
-    Mode,
     Recipe,
     RowState,
 )
@@ -205,9 +205,9 @@ class RowMigration:
             StoreError: the table or the store cannot be reached; each row has one owner.
         """
         plan = (await self._migration.current_plan()).plan
-        if plan.mode in {Mode.ADOPT, Mode.RELEASE}:
+        if plan.mode in {MigrationMode.ADOPT, MigrationMode.RELEASE}:
             await self._give_back(plan)
-        if plan.mode is Mode.ADOPT:
+        if plan.mode is MigrationMode.ADOPT:
             await self._take_over(plan)
 
     async def _give_back(self, plan: MigrationPlan) -> None:

@@ -126,7 +126,7 @@ class Recipe(Protocol):
         ...
 
 
-class Mode(StrEnum):
+class MigrationMode(StrEnum):
     """How an older system's rows are migrated."""
 
     OFF = "off"
@@ -148,13 +148,15 @@ class MigrationPlan:
         resellers: only rows of these resellers; empty for all.
     """
 
-    mode: Mode = Mode.OFF
+    mode: MigrationMode = MigrationMode.OFF
     percent: float = 0.0
     resellers: tuple[str, ...] = ()
 
     def has(self, row: LeadRow) -> bool:
         """Return whether a row is selected."""
-        if self.mode is Mode.RELEASE or (self.resellers and row.reseller not in self.resellers):
+        if self.mode is MigrationMode.RELEASE or (
+            self.resellers and row.reseller not in self.resellers
+        ):
             return False
         return share_of(row.id) < self.percent * SHARES / 100
 
@@ -206,10 +208,10 @@ def _check_known(table: str, given: Mapping[str, object], known: Sequence[str]) 
         raise InvalidValue(message, hint=hint)
 
 
-Text = Annotated[str, Field(min_length=1)]
-Every = Annotated[Text, AfterValidator(_span)]
+_Text = Annotated[str, Field(min_length=1)]
+_Every = Annotated[_Text, AfterValidator(_span)]
 """A duration such as "30s", unparsed."""
-Number = Annotated[int, Field(strict=True, ge=1, le=1_000)]
+_Number = Annotated[int, Field(strict=True, ge=1, le=1_000)]
 
 
 class TableSettings(OpenTable):
@@ -228,17 +230,17 @@ class TableSettings(OpenTable):
         rate: maximum number of missing jobs to create in a second.
     """
 
-    url: Text | None = Field(default=None, repr=False)
-    table: Text = "leads"
+    url: _Text | None = Field(default=None, repr=False)
+    table: _Text = "leads"
     own: Annotated[bool, Field(strict=True)] = False
-    columns: dict[str, Text] = Field(default={})
+    columns: dict[str, _Text] = Field(default={})
     statuses: Annotated[dict[str, StrictStr | StrictInt], AfterValidator(_statuses)] = Field(
         default={"pending": "pending", "running": "running", "done": "done"}
     )
-    owners: dict[Literal["ours", "theirs"], Text] = Field(default={})
-    defaults: Annotated[dict[str, Text], AfterValidator(_defaults)] = Field(default=DEFAULTS)
-    every: Every = "30s"
-    rate: Number = 100
+    owners: dict[Literal["ours", "theirs"], _Text] = Field(default={})
+    defaults: Annotated[dict[str, _Text], AfterValidator(_defaults)] = Field(default=DEFAULTS)
+    every: _Every = "30s"
+    rate: _Number = 100
 
     @property
     def ours(self) -> str:
@@ -268,11 +270,11 @@ class MigrationSettings(OpenTable):
         talk: assumed length of a call that the shadow does not place, ms.
     """
 
-    mode: Mode = Mode.OFF
+    mode: MigrationMode = MigrationMode.OFF
     percent: Annotated[float | None, Field(strict=True, ge=0, le=100)] = None
-    resellers: tuple[Text, ...] = ()
-    every: Every = "1s"
-    batch: Number = 200
+    resellers: tuple[_Text, ...] = ()
+    every: _Every = "1s"
+    batch: _Number = 200
     talk: Span = 60_000
 
     @property

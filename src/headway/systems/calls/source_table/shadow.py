@@ -37,7 +37,7 @@ from headway.systems.calls.source_table.lead_table import LeadTable, insert_into
 from headway.systems.calls.source_table.migration import Migration
 from headway.systems.calls.source_table.settings import (
     LeadRow,
-    Mode,
+    MigrationMode,
     Recipe,
 )
 from headway.systems.directory.database import Directory
@@ -64,7 +64,7 @@ COMPARED = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Decision:
+class ShadowDecision:
     """When a lead would have been called.
 
     Attributes:
@@ -108,7 +108,7 @@ class ShadowDecisions:
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
 
-    async def note(self, decision: Decision) -> None:
+    async def note(self, decision: ShadowDecision) -> None:
         """Store a decision, unless its row already has one.
 
         Raises:
@@ -142,13 +142,13 @@ class ShadowDecisions:
             if len(page) < LOOKED_UP:
                 return
 
-    async def page(self, after: tuple[int, str], limit: int) -> list[Decision]:
+    async def page(self, after: tuple[int, str], limit: int) -> list[ShadowDecision]:
         """Return the decisions after a place, oldest first."""
         query = select(SHADOW).where(_after(after))
         query = query.order_by(SHADOW.c.decided_at, SHADOW.c.row_id).limit(limit)
         async with self._directory.read() as session:
             rows = (await session.execute(query)).mappings()
-            return [Decision(**row) for row in rows]
+            return [ShadowDecision(**row) for row in rows]
 
     async def compare(self) -> Comparison:
         """Compare the decisions with when the older system called."""
@@ -238,7 +238,7 @@ def declare_shadow(
     @shadow.stage("decide")
     async def decide(job: Job, row: str, reseller: str) -> None:
         at = migration.timing.wall_at()
-        decision = Decision(
+        decision = ShadowDecision(
             row_id=row,
             reseller=reseller,
             due_at=int(job.due_at.timestamp() * 1000),
@@ -274,7 +274,7 @@ def _declare_watching(
     @app.source(name=LANE, every=migration.settings.every, rate=100_000)
     async def theirs() -> AsyncGenerator[NewJob]:
         plan = (await migration.current_plan()).plan
-        if plan.mode is not Mode.SHADOW:
+        if plan.mode is not MigrationMode.SHADOW:
             return
         await decisions.look_up(table)
         async for page in table.pending(ours=False):
