@@ -79,7 +79,7 @@ def test_draining_worker_logs_once_what_it_waits_for():
 
     with capture_logs() as logged:
         run_virtually(drain, 1_700_000_000_000)
-    event = {"event": "worker waits for the jobs that are left", "log_level": "info"}
+    event = {"event": "worker draining", "log_level": "info"}
     assert logged == [
         event | {"left": 3, "scheduled": 1, "waiting": 1, "running": 1},
         event | {"left": 2, "scheduled": 1, "waiting": 1},

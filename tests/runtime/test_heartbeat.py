@@ -630,8 +630,8 @@ async def test_frozen_store_time_is_logged_once_until_it_moves(
     )
     with pytest.raises(asyncio.CancelledError):
         await heartbeat.run()
-    said = [one.getMessage() for one in caplog.records if "stands still" in one.getMessage()]
-    assert [one.split()[6] for one in said] == [
+    said = [one.getMessage() for one in caplog.records if "store time stopped" in one.getMessage()]
+    assert [one.split()[3].removeprefix("at=") for one in said] == [
         "2026-01-01T00:00:00Z:",
         "2026-01-01T00:00:00.001Z:",
     ]

@@ -242,7 +242,7 @@ class HttpServing:
         await listener.answers()
         if self.address.is_loopback and not await self.app.store.read(TokensQuery()):
             log.warning(
-                "the server is OPEN: any user of this machine's loopback may do everything",
+                "server without tokens: any user of this machine may do everything",
                 fix="headway token create NAME --role admin",
             )
         log.info(

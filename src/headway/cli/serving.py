@@ -254,7 +254,7 @@ async def wait_until_drained(
             seen, changed_at = states, now
         elif states != logged and now - changed_at >= _QUIET_S:
             logged = states
-            log.info("worker waits for the jobs that are left", left=left, **states)
+            log.info("worker draining", left=left, **states)
         await timing.pause(_SLOW_S if left > _MANY else _QUICK_S)
 
 

@@ -156,8 +156,7 @@ class SourceSync:
                 raise
             except Exception as error:  # noqa: BLE001  (a user's source may raise anything)
                 _log.error(
-                    "jobs in flight not restored, nothing is claimed until they are: %s: %s",
-                    type(error).__name__,
+                    "jobs in flight not restored error=%r: no job is claimed until they are",
                     error,
                     exc_info=error,
                 )

@@ -215,7 +215,7 @@ class Authenticator:
             items = (NoteUse(used=tuple(used.items())),)
             await self._store.define(DefineRequest(items=items, author="server"))
         except StoreError as error:
-            _log.warning("uses of tokens were not stored: %s", error)
+            _log.warning("token uses not stored error=%r", str(error))
 
     async def _authenticate(self, authorization: str | None) -> Caller:
         text = _bearer(authorization)

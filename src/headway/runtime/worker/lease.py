@@ -258,7 +258,7 @@ class Heartbeat:
         elif not self._still and sent - self._beaten_at >= MUST_ADVANCE_AFTER:
             self._still = True
             _log.error(
-                "the store's time stands still at %s: its clock was set back, and nothing falls due"
+                "store time stopped at=%s: the store's clock was set back, and nothing falls due"
                 " until it has caught up; `headway doctor` shows by how much",
                 format_instant(now),
             )

@@ -104,7 +104,7 @@ class AppriseSink:
         if self._waiting.qsize() < MOST_WAITING:
             self._waiting.put(alert)
         else:
-            _log.warning("%s is too slow: dropped an alert of %s", self._place, alert.rule)
+            self._log_slow("alert dropped", alert)
 
     def close(self, drain_s: float = DRAIN_S) -> None:
         """Stop the thread after the queued alerts.
@@ -114,11 +114,14 @@ class AppriseSink:
         self._waiting.put(None)
         self._thread.join(drain_s)
         if (alert := self._sending) is not None:
-            _log.warning("%s is too slow: an alert of %s may be lost", self._place, alert.rule)
+            self._log_slow("alert may be lost", alert)
         with suppress(Empty):
             while (alert := self._waiting.get_nowait()) is not None:
-                _log.warning("%s is too slow: dropped an alert of %s", self._place, alert.rule)
+                self._log_slow("alert dropped", alert)
         self._waiting.put(None)
+
+    def _log_slow(self, event: str, alert: Alert) -> None:
+        _log.warning("%s rule=%s sink=%r: the service is too slow", event, alert.rule, self._place)
 
     def _send_all(self) -> None:
         while (alert := self._waiting.get()) is not None:

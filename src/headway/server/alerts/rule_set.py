@@ -108,7 +108,7 @@ class RuleSet(Generic[Seen]):
                 findings = rule.check(seen)
             except Exception:  # noqa: BLE001  (any bug)
                 # A faulty rule must not silence the others.
-                _log.exception("the rule %s failed", rule.name)
+                _log.exception("alert rule failed name=%s", rule.name)
                 continue
             if findings is not None:
                 found.append((rule, findings))

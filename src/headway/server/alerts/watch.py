@@ -379,7 +379,7 @@ class AlertWatcher:
                 except Exception:  # noqa: BLE001  (any bug)
                     # Without the next check there would be no alert any more.
                     self._alerts.leads = False
-                    _log.exception("the alert rules could not be checked")
+                    _log.exception("alert check failed")
                 await self._timing.pause(self._each_ms / 1000)
         finally:
             await asyncio.gather(*(asyncio.to_thread(sink.close) for sink in self._sinks))

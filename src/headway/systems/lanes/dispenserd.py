@@ -380,8 +380,8 @@ class _Dispenserd:
 def _refusal(error: HeadwayError) -> Response:
     status = status_of(error)
     if status == 500:
-        _log.error("a request failed", exc_info=error)
-    text = error.message if status != 500 else "the server met something it did not expect"
+        _log.error("request failed", exc_info=error)
+    text = error.message if status != 500 else "internal error; see the server's log"
     # Clients of dispenserd know only 400 for invalid values.
     return _reply(
         {"status": "error", "code": WRONG, "message": text}, 400 if status == 422 else status
