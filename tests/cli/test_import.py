@@ -105,9 +105,7 @@ def test_repeated_import_creates_no_job_twice(headway: Headway, folder: Path):
     assert bring_in(headway).out == "2 rows, 0 jobs made, 2 there already\n"
 
 
-def test_called_off_jobs_are_recorded_as_cancelled_with_author_and_reason(
-    headway: Headway, folder: Path
-):
+def test_jobs_of_cancelled_rows_are_recorded_with_author_and_reason(headway: Headway, folder: Path):
     write(folder, {"phone": "1", "off": "no air time"}, {"phone": "2"})
     assert bring_in(headway).out == "2 rows, 2 jobs made, 1 cancelled\n"
     (job,) = headway("jobs", "--json", "--state", "cancelled").document["jobs"]

@@ -252,7 +252,7 @@ def test_missing_database_says_to_create_it(headway: Headway, new_url: NewUrl) -
     assert "CREATE DATABASE" in ran.err
 
 
-def test_role_without_rights_is_told_which_it_needs(headway: Headway, new_url: NewUrl) -> None:
+def test_error_names_the_rights_that_a_role_needs(headway: Headway, new_url: NewUrl) -> None:
     url = new_url("postgresql")
     headway("migrate", "--store", url)
     with fresh_role(parse_url(url).conninfo) as role:

@@ -30,7 +30,7 @@ async def define(store: Store, *items: Item) -> None:
 
 
 @pytest.mark.parametrize("kind", EVERYWHERE)
-async def test_tokens_wake_nobody_but_other_definitions_do(new_url: NewUrl, kind: str) -> None:
+async def test_tokens_wake_no_waiter_but_other_definitions_do(new_url: NewUrl, kind: str) -> None:
     store = open_store(new_url(kind))
     before = await seen(store)
     await define(store, SetToken(spec=ORDERS), SetToken(spec=SENDER))

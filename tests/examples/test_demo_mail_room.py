@@ -193,7 +193,7 @@ def test_letter_may_arrive_once_more_for_each_worker_that_died_with_it(letters: 
     assert rules(replace(with_job(twice, letter, lose), dead={"open.w1"})) == set()
 
 
-def test_mail_that_nobody_enqueued_is_found(letters: Letters) -> None:
+def test_mail_that_was_never_enqueued_is_found(letters: Letters) -> None:
     stray = {**letters.taken, letters.asked + 1: 1}
     assert rules(replace(letters, taken=stray)) == {"letter from nowhere"}
 

@@ -129,7 +129,7 @@ def test_call_centre_with_losses_ends_every_job_and_breaks_no_promise(tmp_path: 
     assert numbers.starts == calls.runs
 
 
-def test_killed_workers_lose_nothing_and_dial_nobody_twice(tmp_path: Path) -> None:
+def test_killed_workers_lose_nothing_and_dial_no_phone_twice(tmp_path: Path) -> None:
     kills = "".join(KILL.format(f"{minute}m") for minute in range(5, 40, 3))
     slow = CALLS.replace('["80ms", "3s"]', '["10s", "40s"]')
     # A lost run uses up an attempt, as a busy line does: five would not be enough for every job.

@@ -235,7 +235,7 @@ async def test_killed_server_keeps_acknowledged_work_and_work_continues():
         await store.close()
 
 
-async def test_hanging_transaction_delays_nobody_beyond_its_limit(
+async def test_hanging_transaction_delays_no_call_beyond_its_limit(
     url: str,
 ):
     """Another session has locked the table of jobs; calls that need it are refused in time."""

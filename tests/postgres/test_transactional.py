@@ -190,7 +190,7 @@ async def test_key_just_used_by_another_transaction_is_found(
     assert not (await app.send_async("note", body="a", key="k")).created
 
 
-async def test_open_transaction_makes_nobody_wait(app: hw.App, store: PostgresStore, database: str):
+async def test_open_transaction_blocks_no_call(app: hw.App, store: PostgresStore, database: str):
     """The caller's transaction has sent to a gated lane and stays open; other work continues."""
     sent = [app.send("call", phone=f"+{n}") for n in range(6)]
     with psycopg.connect(database) as db, psycopg.connect(database, autocommit=True) as look:

@@ -421,7 +421,7 @@ async def test_commits_in_quick_succession_are_notified_together(options, make, 
     ]
 
 
-async def test_too_many_lanes_for_a_payload_wake_everybody(options, make):
+async def test_too_many_lanes_for_a_payload_wake_all_waiters(options, make):
     here, there = make(options), make(options)
     task = await asleep(here, "quiet")
     there.announce([(f"{n:0500}", None) for n in range(40)])
@@ -437,7 +437,7 @@ async def test_own_notification_does_not_wake_twice(options, make):
     assert here.count == before + 1
 
 
-async def test_lone_process_notifies_nobody(options, make):
+async def test_lone_process_sends_no_notices(options, make):
     wakes = make(options)
     with psycopg.connect(options.conninfo, autocommit=True) as ear:
         ear.execute("LISTEN headway_headway")
@@ -473,7 +473,7 @@ async def test_commits_are_polled_for_without_notifications(options, make, chang
     await asyncio.wait_for(asyncio.gather(*tasks), LIMIT)
 
 
-async def test_checks_find_nothing_while_nobody_writes(options, make, monkeypatch):
+async def test_checks_find_nothing_without_writes(options, make, monkeypatch):
     monkeypatch.setattr(listening, "CHECK_EVERY_ALONE", 0.005)
     here = make(replace(options, listen=False))
     checks: list[str] = []
@@ -540,7 +540,7 @@ async def test_waiter_of_two_lanes_suffices_to_check_both(options, make):
         task.cancel()
 
 
-async def test_broken_connection_makes_everybody_check_and_is_reopened(options, make):
+async def test_broken_connection_makes_all_waiters_check_and_is_reopened(options, make):
     with Proxy(_url(options)) as proxy:
         here, there = make(parse_url(proxy.url)), make(options)
         task = await asleep(here)

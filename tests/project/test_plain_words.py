@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -103,25 +106,42 @@ def pattern(words: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-])({'|'.join(parts)})(?![\w-])", re.IGNORECASE)
 
 
-def found(words: tuple[str, ...], paths: Iterator[Path]) -> list[str]:
+def found(words: tuple[str, ...], texts: Iterable[tuple[Path, int, str]]) -> list[str]:
     """Return each use of a word, as `path:line: word`."""
     unwanted = pattern(words)
     uses: list[str] = []
-    for path in paths:
-        if path.suffix not in TEXTS:
-            continue
-        text = path.read_text(encoding="utf-8")
+    for path, first, text in texts:
         for use in unwanted.finditer(text):
-            line = text.count("\n", 0, use.start()) + 1
+            line = first + text.count("\n", 0, use.start())
             uses.append(f"{path.relative_to(REPOSITORY)}:{line}: {use.group()}")
     return uses
 
 
-def written() -> Iterator[Path]:
+def written() -> Iterator[tuple[Path, int, str]]:
     """Return the files of the package, of the documentation and of the examples."""
+    paths = [path for path in REPOSITORY.glob("*.md") if path.name not in UNREVISED]
     for folder in (SOURCE, REPOSITORY / "docs", REPOSITORY / "examples"):
-        yield from folder.rglob("*")
-    yield from (path for path in REPOSITORY.glob("*.md") if path.name not in UNREVISED)
+        paths += folder.rglob("*")
+    for path in paths:
+        if path.suffix in TEXTS:
+            yield path, 1, path.read_text(encoding="utf-8")
+
+
+def prose(code: str) -> Iterator[tuple[int, str]]:
+    """Return comments, docstrings and names of functions, each with its line."""
+    for before, token in pairwise(tokenize.generate_tokens(io.StringIO(code).readline)):
+        if token.type == tokenize.COMMENT or token.string.startswith('"""'):
+            yield token.start[0], token.string
+        elif before.string == "def":
+            yield token.start[0], token.string.replace("_", " ")
+
+
+def prose_of_tools() -> Iterator[tuple[Path, int, str]]:
+    """Return the prose of the tests and tools, whose data may be any words."""
+    for folder in ("tests", "bench", "tools"):
+        for path in (REPOSITORY / folder).rglob("*.py"):
+            for line, text in prose(path.read_text(encoding="utf-8")):
+                yield path, line, text
 
 
 def defined_names(code: str) -> Iterator[str]:
@@ -156,6 +176,15 @@ def test_code_and_documentation_use_current_words() -> None:
 
 def test_code_and_documentation_name_mechanisms_and_not_scenes() -> None:
     assert found(SCENES, written()) == []
+
+
+def test_prose_of_tests_and_tools_names_mechanisms_and_not_scenes() -> None:
+    assert found((*OLD_FASHIONED, *SCENES), prose_of_tools()) == []
+
+
+def test_prose_is_comments_docstrings_and_names_of_functions() -> None:
+    code = 'def a_b():\n    """Doc."""\n    told = "told"  # why\n'
+    assert list(prose(code)) == [(1, "a b"), (2, '"""Doc."""'), (3, "# why")]
 
 
 def test_public_name_means_one_thing() -> None:

@@ -142,7 +142,7 @@ def decided(given: World) -> World:
     if fairness:
         fairness.raise_level()
     return {
-        **_told(decision),
+        **_world_of(decision),
         "gates": {name: _left(view) for name, view in views.items()},
         "tenants": fairness.starts if fairness else {},
         "level": fairness.level if fairness else 0,
@@ -179,7 +179,7 @@ def _head_of(head: World) -> Head:
     return Head(order, head["id"], keyed, head["ticket"], candidates, 0, 0, "", None, b"", 1, 0)
 
 
-def _told(decision: Decision) -> World:
+def _world_of(decision: Decision) -> World:
     return {
         "starts": [
             [one.head.id, one.flow, dict(one.members), one.candidate, one.gated]
@@ -227,13 +227,13 @@ for place, given in ipairs(request) do
   end
   local fairness
   if given.fairness then
-    local told = given.fairness
-    fairness = { level = told.level, starts = told.starts, weights = told.weights }
+    local known = given.fairness
+    fairness = { level = known.level, starts = known.starts, weights = known.weights }
     fairness.ready, fairness.held, fairness.changed, fairness.step = {}, {}, {}, 0
     for _, flow in ipairs(given.flows) do
       fairness.ready[flow.flow] = flow.tenant
     end
-    for _, tenant in ipairs(told.held) do
+    for _, tenant in ipairs(known.held) do
       fairness.held[tenant] = true
     end
   end

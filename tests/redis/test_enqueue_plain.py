@@ -15,8 +15,8 @@ from tests.servers.redis import GivenRedis, RedisServer
 
 MODULES = ("verbs.enqueue", "verbs.enqueue_plain", "base.run", "tables.lanes")
 WHOLE = """
-local told = Enqueue.run(request)
-return { string.find(told.created, '[^c]') == nil, Run.wakes() }
+local reply = Enqueue.run(request)
+return { string.find(reply.created, '[^c]') == nil, Run.wakes() }
 """
 PLAIN = """
 return { EnqueuePlain.run(request), Run.wakes() }

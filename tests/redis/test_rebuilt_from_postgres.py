@@ -120,7 +120,7 @@ async def changed(app: hw.App) -> bool:
     return await app.store.suspicion() is not None
 
 
-async def test_lost_redis_is_rebuilt_during_calls_and_nobody_is_called_twice(
+async def test_lost_redis_is_rebuilt_during_calls_and_no_phone_is_called_twice(
     lost_server: RedisServer, world: World
 ) -> None:
     await world.write("CREATE TABLE {lead} (id int, state text, line text, since timestamptz)")

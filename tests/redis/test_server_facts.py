@@ -75,7 +75,7 @@ def test_nearly_full_memory_is_a_warning(server: RedisServer) -> None:
     assert told.health is Health.WARNING
 
 
-def test_user_without_rights_is_told_which_it_needs(server: RedisServer) -> None:
+def test_error_names_the_rights_that_a_user_needs(server: RedisServer) -> None:
     with admin(server.url) as other:
         other.execute_command("ACL", "SETUSER", "guest", "on", ">word", "+info", "+time", "+ping")
     told = found(server.url.replace("//", "//guest:word@"), "rights")

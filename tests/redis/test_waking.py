@@ -68,7 +68,7 @@ async def test_wake_during_a_claim_ends_the_wait_after_it(url: str) -> None:
     await store.close()
 
 
-async def test_job_of_another_lane_wakes_nobody(url: str) -> None:
+async def test_job_of_another_lane_wakes_no_waiter(url: str) -> None:
     one, other = opened(url), opened(url)
     task = await asleep(one)
     await other.enqueue([new_job(lane="elsewhere")])
@@ -100,7 +100,7 @@ async def test_first_wait_does_not_miss_changes_before_it_listened(url: str) -> 
     await other.close()
 
 
-async def test_nothing_is_published_while_nobody_waits(url: str) -> None:
+async def test_nothing_is_published_without_waiters(url: str) -> None:
     store = opened(url)
     channel = f"{{headway:{parse_url(url).namespace}}}:wakes"
     with admin(url) as other, other.pubsub() as subscriber:

@@ -517,7 +517,7 @@ async def test_refused_hand_over_of_a_cancelled_handler_stops_no_worker() -> Non
     await running
 
 
-async def test_settler_tells_runs_of_one_job_apart_while_a_verdict_is_pending() -> None:
+async def test_settler_distinguishes_runs_of_one_job_while_a_verdict_is_pending() -> None:
     """A stale run of a job is stopped, although a later one waits for its verdict here."""
     settler = Settler(NoStore(), "w", Held(), Timing())
     handler = asyncio.ensure_future(settler.write(HandedOver("job", 2, key="k", timeout_ms=1)))

@@ -31,8 +31,8 @@ SINCE = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 @dataclass
-class Truth:
-    """The application's table: who is to be called, and who is on the phone."""
+class SourceTable:
+    """The application's table: the phones to call, and the current calls."""
 
     pending: list[str] = field(default_factory=list)
     calling: dict[str, str] = field(default_factory=dict)
@@ -43,32 +43,32 @@ class Truth:
     away: bool = False
 
 
-def declare(app: hw.App, truth: Truth, **options: object) -> hw.Source:
+def declare(app: hw.App, table: SourceTable, **options: object) -> hw.Source:
     lines = hw.Slots("lines", 2)
 
     @app.job(gates=[lines], key="{phone}")
     async def call(job: hw.Job, phone: str) -> None:
-        truth.calls.append(phone)
-        truth.called.set()
+        table.calls.append(phone)
+        table.called.set()
         await job.hand_over(f"call-{phone}")
 
     @app.source(**options)
     async def leads() -> AsyncIterator[hw.NewJob]:
-        if truth.away:
+        if table.away:
             message = "the table is away"
             raise OSError(message)
-        for phone in truth.pending:
+        for phone in table.pending:
             yield call.make(phone=phone)
 
     @leads.in_flight
     async def calls() -> AsyncIterator[object]:
-        truth.looked_at.set()
-        if truth.read is not None:
-            await truth.read.wait()
-        if truth.away:
+        table.looked_at.set()
+        if table.read is not None:
+            await table.read.wait()
+        if table.away:
             message = "the table is away"
             raise OSError(message)
-        for phone, sid in truth.calling.items():
+        for phone, sid in table.calling.items():
             yield hw.in_flight(call.make(phone=phone), known_as=sid, since=SINCE, timeout="30m")
 
     return leads
@@ -84,8 +84,8 @@ async def looked(source: hw.Source, store: ObservedStore) -> None:
 async def test_missing_jobs_are_created_and_the_others_left_unchanged(
     app: hw.App, store: ObservedStore
 ) -> None:
-    truth = Truth(pending=["1", "2", "3"])
-    leads = declare(app, truth)
+    table = SourceTable(pending=["1", "2", "3"])
+    leads = declare(app, table)
     there = await app.send_async("call", phone="2", due="2030-01-01T00:00Z", priority=7)
     async with working(app):
         await looked(leads, store)
@@ -100,22 +100,22 @@ async def test_missing_jobs_are_created_and_the_others_left_unchanged(
 async def test_jobs_in_flight_hold_their_permits_before_the_first_claim(
     app: hw.App, store: ObservedStore
 ) -> None:
-    truth = Truth(pending=["1", "2"], calling={"8": "sid8"})
-    declare(app, truth, rate=1_000_000)
+    table = SourceTable(pending=["1", "2"], calling={"8": "sid8"})
+    declare(app, table, rate=1_000_000)
     async with working(app):
-        await soon(truth.called)
+        await soon(table.called)
         names = [name for name, _, _ in store.calls]
         assert names.index("restore") < names.index("claim")
         (gate,) = (await store.read(GatesQuery(names=("lines",)))).rows
         assert gate.holder_count == 2
         (job,) = (await store.read(JobsQuery(key="8", tenant=""))).rows
         assert (job.state, job.in_doubt) == ("awaiting", True)
-        assert len(truth.calls) == 1
-        truth.called.clear()
+        assert len(table.calls) == 1
+        table.called.clear()
         reply = await app.signal_async("sid8", event="e", final="succeeded")
         assert (reply.answer, reply.job) == ("applied", job.id)
-        await soon(truth.called)
-    assert "8" not in truth.calls
+        await soon(table.called)
+    assert "8" not in table.calls
     (gate,) = (await store.read(GatesQuery(names=("lines",)))).rows
     assert gate.used == 2
 
@@ -128,13 +128,13 @@ async def test_nothing_is_claimed_until_jobs_in_flight_are_known(
 ) -> None:
     monkeypatch.setattr("headway.runtime.sources.RETRY_AFTER", 0.01)
     caplog.set_level(logging.ERROR, "headway.sources")
-    truth = Truth(away=True)
-    declare(app, truth)
+    table = SourceTable(away=True)
+    declare(app, table)
     worker = app.worker()
     task = asyncio.create_task(worker.run())
-    await soon(truth.looked_at)
-    truth.looked_at.clear()
-    await soon(truth.looked_at)
+    await soon(table.looked_at)
+    table.looked_at.clear()
+    await soon(table.looked_at)
     assert "the table is away" in caplog.text
     worker.stop()
     async with asyncio.timeout(120):
@@ -145,12 +145,12 @@ async def test_nothing_is_claimed_until_jobs_in_flight_are_known(
 async def test_missing_jobs_are_spread_over_a_window_that_grows_with_their_number(
     app: hw.App, store: ObservedStore
 ) -> None:
-    truth = Truth(pending=["a"])
-    leads = declare(app, truth, rate=100)
+    table = SourceTable(pending=["a"])
+    leads = declare(app, table, rate=100)
     await app.declare()
     sync = SourceSync(store, [leads], app.declare, timing=hw.Timing(), name="tester")
     assert (await sync.scan(leads)).window_ms == 10
-    truth.pending = [f"n{number}" for number in range(2_400)]
+    table.pending = [f"n{number}" for number in range(2_400)]
     scan = await sync.scan(leads)
     assert (scan.rows, scan.missing, scan.window_ms) == (2_400, 2_400, 24_000)
     assert leads.last == scan
@@ -252,7 +252,7 @@ async def test_blocking_source_is_read_to_its_end_and_closed_in_one_thread(app: 
 
 
 async def test_two_sources_with_one_name_and_odd_options_are_refused(app: hw.App) -> None:
-    declare(app, Truth())
+    declare(app, SourceTable())
     with pytest.raises(InvalidValue, match="two sources 'leads'"):
         app.source(name="leads")(list)
     with pytest.raises(InvalidValue, match="no option 'often'"):
@@ -266,22 +266,22 @@ async def test_older_state_of_a_store_is_rebuilt_and_jobs_in_flight_not_dispatch
 ) -> None:
     path = tmp_path / "jobs.db"
     url = f"sqlite:///{path}"
-    truth = Truth()
+    table = SourceTable()
     early = hw.App(url)
-    declare(early, truth)
+    declare(early, table)
     await early.send_async("call", phone="8", due="2030-01-01T00:00Z")
     await early.close_async()
     shutil.copy(path, tmp_path / "backup.db")
     store = ObservedStore(open_store(url))
     app = hw.App(store=store)
-    declare(app, truth, rate=1_000_000)
-    truth.pending = ["1"]
+    declare(app, table, rate=1_000_000)
+    table.pending = ["1"]
     worker = app.worker()
     task = asyncio.create_task(worker.run())
-    await soon(truth.called)
+    await soon(table.called)
     first = worker.id
     # The disk is lost and an old backup restored; meanwhile 1 and 8 are on the phone.
-    truth.pending, truth.calling = ["2", "3"], {"1": "sid1", "8": "sid8"}
+    table.pending, table.calling = ["2", "3"], {"1": "sid1", "8": "sid8"}
     for end in ("-wal", "-shm"):
         (tmp_path / f"jobs.db{end}").unlink(missing_ok=True)
     os.replace(tmp_path / "backup.db", path)
@@ -299,8 +299,8 @@ async def test_older_state_of_a_store_is_rebuilt_and_jobs_in_flight_not_dispatch
     worker.stop()
     async with asyncio.timeout(120):
         await task
-    assert truth.calls.count("1") == 1
-    assert "8" not in truth.calls
+    assert table.calls.count("1") == 1
+    assert "8" not in table.calls
     await store.close()
 
 
@@ -309,32 +309,32 @@ async def test_process_suspended_in_a_rebuild_leaves_a_store_alone_that_another_
 ) -> None:
     clock, path = FakeClock(), tmp_path / "jobs.db"
     early = hw.App(store=open_store(f"sqlite:///{path}", clock=clock))
-    declare(early, Truth())
+    declare(early, SourceTable())
     await early.send_async("call", phone="8", due="2030-01-01T00:00Z")
     await early.store.close()
     shutil.copy(path, tmp_path / "backup.db")
     first_store = ObservedStore(open_store(f"sqlite:///{path}", clock=clock))
-    first, first_truth = hw.App(store=first_store), Truth(calling={"1": "sid1"})
-    source = declare(first, first_truth)
+    first, first_table = hw.App(store=first_store), SourceTable(calling={"1": "sid1"})
+    source = declare(first, first_table)
     clock.advance(1)
     await first.send_async("call", phone="9", due="2030-01-01T00:00Z")
     for end in ("-wal", "-shm"):
         (tmp_path / f"jobs.db{end}").unlink(missing_ok=True)
     os.replace(tmp_path / "backup.db", path)
     first_store.inner._writer.check_file()
-    first_truth.read = asyncio.Event()
+    first_table.read = asyncio.Event()
     task = asyncio.create_task(sync(first, source).rebuild())
-    await soon(first_truth.looked_at)
+    await soon(first_table.looked_at)
     # The first process is suspended until its leadership has ended, and the second one rebuilds.
     clock.advance(REBUILD_LEASE_MS)
     second_store = open_store(f"sqlite:///{path}", clock=clock)
     second = hw.App(store=second_store)
-    await sync(second, declare(second, Truth(calling={"1": "sid1"}))).rebuild()
+    await sync(second, declare(second, SourceTable(calling={"1": "sid1"}))).rebuild()
     epoch = (await second_store.read(StatsQuery())).epoch
     # The call ends, and its job is to be repeated.
     ended = Signal(key="sid1", event="ended", decided=Decided.RETRY, after_ms=60_000)
     assert (await second_store.signal(ended)).answer is SignalResult.APPLIED
-    first_truth.read.set()
+    first_table.read.set()
     await task
     (job,) = [one for one in (await first_store.read(JobsQuery())).rows if one.key == "1"]
     assert job.state == "scheduled"

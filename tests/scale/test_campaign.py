@@ -23,7 +23,7 @@ async def test_campaign_finds_forbidden_calls_and_false_reasons() -> None:
     clock = FakeClock(START)
     store = open_store("memory://", clock=clock)
     day = Day(store, clock, Campaign(60), lambda _: None)
-    # The bench believes that all of them are paused, but the store was not told.
+    # The bench believes that all of them are paused, but the store has not paused any.
     for n in range(50):
         day.allowed.pause(f"reseller-{n:02}", paused=True)
     seen = await day.play()

@@ -189,7 +189,7 @@ async def test_route_without_a_policy_is_not_served():
     await store.close()
 
 
-async def test_nobody_gets_in_without_a_valid_token():
+async def test_request_without_a_valid_token_is_refused():
     async with a_server() as rig:
         revoked = await rig.token(Role.ADMIN)
         item = RevokeToken(id=revoked.split("_")[1])

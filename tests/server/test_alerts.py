@@ -221,7 +221,7 @@ async def test_unreachable_store_alerts_though_nothing_can_be_read(world: World)
     assert ("store_away", "store", True) in await world.check(CALM_MS)
 
 
-async def test_hours_that_nobody_extends_alert(world: World):
+async def test_hours_whose_horizon_is_not_extended_alert(world: World):
     hours = hw.Hours("office", "09:00-18:00", tz="UTC")
 
     @world.app.job(gates=[hours])
@@ -264,7 +264,7 @@ async def test_failing_rule_silences_no_other(world: World, caplog: pytest.LogCa
 
 
 class Another:
-    """A system's rule that returns what the test tells it to find."""
+    """A system's rule that returns the findings that the test sets."""
 
     name = "another"
     severity = Severity.P1
@@ -601,7 +601,7 @@ def test_alert_is_sent_through_apprise(receiver: Receiver):
     assert got["type"] == "failure"
 
 
-def test_hanging_service_delays_nobody_and_too_many_alerts_are_given_up(
+def test_hanging_service_delays_no_caller_and_too_many_alerts_are_dropped(
     receiver: Receiver, caplog: pytest.LogCaptureFixture
 ):
     receiver.may_answer.clear()

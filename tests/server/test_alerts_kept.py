@@ -120,7 +120,7 @@ NO_WORKER = ("no_worker", "calls", False)
 HEALED = ("no_worker", "calls", True)
 
 
-async def a_server_that_told(world: World) -> Server:
+async def a_server_that_alerted(world: World) -> Server:
     """Return a server that has just reported that no worker serves a lane."""
     await world.app.send_async("noop", lane="calls")
     server = world.server()
@@ -130,7 +130,7 @@ async def a_server_that_told(world: World) -> Server:
 
 
 async def test_standing_alert_is_not_repeated_after_a_restart(world: World):
-    await a_server_that_told(world)
+    await a_server_that_alerted(world)
     restarted = world.server()
     assert await restarted.check(TERM) == []
     # It is repeated when it would have been repeated without the restart.
@@ -142,7 +142,7 @@ async def test_standing_alert_is_not_repeated_after_a_restart(world: World):
 
 
 async def test_alert_that_healed_during_a_restart_is_healed_once(world: World):
-    await a_server_that_told(world)
+    await a_server_that_alerted(world)
     await world.works()
     restarted = world.server()
     assert await restarted.check(TERM) == []
@@ -153,7 +153,7 @@ async def test_alert_that_healed_during_a_restart_is_healed_once(world: World):
 
 
 async def test_calm_before_a_restart_does_not_count(world: World):
-    server = await a_server_that_told(world)
+    server = await a_server_that_alerted(world)
     await world.works()
     assert await server.check() == []
     restarted = world.server()
@@ -188,7 +188,7 @@ async def test_jobs_that_died_before_and_during_a_restart_count(world: World):
 
 
 async def test_new_leader_continues_with_the_alerts_of_the_previous_one(world: World):
-    first = await a_server_that_told(world)
+    first = await a_server_that_alerted(world)
     other = world.server()
     assert await other.check() == []
     # The first server is suspended; when it is back, it does not lead.
@@ -204,7 +204,7 @@ async def test_new_leader_continues_with_the_alerts_of_the_previous_one(world: W
 async def test_leader_suspended_for_a_whole_term_of_another_continues_with_its_alerts(
     world: World,
 ):
-    first = await a_server_that_told(world)
+    first = await a_server_that_alerted(world)
     other = world.server()
     assert await other.check(TERM) == []
     await world.works()
@@ -220,7 +220,7 @@ async def test_leader_suspended_for_a_whole_term_of_another_continues_with_its_a
 
 
 async def test_former_leader_writes_nothing(world: World):
-    first = await a_server_that_told(world)
+    first = await a_server_that_alerted(world)
     other = world.server()
     await other.check(TERM)
     kept = await world.storage.read()
@@ -230,7 +230,7 @@ async def test_former_leader_writes_nothing(world: World):
 
 
 async def test_rule_disabled_meanwhile_is_not_healed(world: World):
-    await a_server_that_told(world)
+    await a_server_that_alerted(world)
     await world.works()
     restarted = world.server(off=frozenset({"no_worker"}))
     assert await restarted.check(TERM) == []
@@ -284,7 +284,7 @@ async def test_only_the_server_that_alerted_reports_the_recovery(
 async def test_alerts_are_sent_though_their_state_is_unreachable(
     world: World, directory: Directory, caplog: pytest.LogCaptureFixture
 ):
-    server = await a_server_that_told(world)
+    server = await a_server_that_alerted(world)
     await directory.close()
     with caplog.at_level(logging.WARNING):
         restarted = world.server()
@@ -314,7 +314,7 @@ async def test_unintelligible_alert_state_is_left_alone(
 
 
 async def test_unchanged_alert_state_is_not_written(world: World, monkeypatch: pytest.MonkeyPatch):
-    server = await a_server_that_told(world)
+    server = await a_server_that_alerted(world)
     written: list[bytes] = []
 
     async def write(holder: str, value: bytes) -> None:

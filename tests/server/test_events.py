@@ -68,7 +68,7 @@ async def rig() -> AsyncIterator[Rig]:
         yield running
 
 
-async def until_nobody_watches(rig: Rig) -> None:
+async def until_no_stream_is_open(rig: Rig) -> None:
     async with asyncio.timeout(LIMIT_S):
         while len(rig.service.feed):
             await rig.service.timing.pause(0)
@@ -113,7 +113,7 @@ async def test_all_subscribers_share_one_read_and_no_subscriber_means_none(rig: 
         await rig.send(lane="b")
         changes = [await one.next(), await other.next()]
         assert changes[0] == changes[1]
-    await until_nobody_watches(rig)
+    await until_no_stream_is_open(rig)
     assert rig.service.feed._reader is None
 
 

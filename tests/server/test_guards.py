@@ -209,7 +209,7 @@ async def test_replies_are_neither_sniffed_nor_cached():
         assert "server" not in headers
 
 
-async def test_too_frequent_caller_is_told_to_wait():
+async def test_reply_asks_a_too_frequent_caller_to_wait():
     async with calling(requests_per_s=2) as client:
         replies = [await client.post("/echo", json={"word": "x"}) for _ in range(8)]
         refused = [one for one in replies if one.status_code != 200]

@@ -4,7 +4,7 @@ from headway.contract.definitions import Role
 from tests.server.rig import serving
 
 
-async def test_each_role_is_the_one_of_its_token_and_nobody_is_refused():
+async def test_each_role_is_the_one_of_its_token_and_without_one_a_call_is_refused():
     async with serving() as rig:
         for role in Role:
             assert (await rig.ask(role, "/v1/me"))["name"] == role

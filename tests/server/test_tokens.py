@@ -166,7 +166,7 @@ class Together(StoreProxy):
         return reply
 
 
-async def test_one_of_two_concurrent_rotations_is_told_that_its_secret_is_not_set():
+async def test_reply_to_one_of_two_concurrent_rotations_says_that_its_secret_is_not_set():
     store = Together(open_store("memory://"))
     async with serving(app=hw.App(store=store)) as rig:
         made = await make(rig)

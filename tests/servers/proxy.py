@@ -32,7 +32,7 @@ class _Link:
 
 
 class Proxy:
-    """Forwards everything until it is told to fail; a context manager.
+    """Forwards everything until a failure is requested; a context manager.
 
     Args:
         url: URL of the server behind it, with host and port.

@@ -27,7 +27,7 @@ def proxy(url: str) -> Iterator[Proxy]:
         yield through
 
 
-def _told(url: str) -> list[int]:
+def _stored(url: str) -> list[int]:
     with psycopg.connect(url) as db:
         return [row[0] for row in db.execute("SELECT n FROM told ORDER BY n")]
 
@@ -37,7 +37,7 @@ def test_everything_passes_through(proxy: Proxy, url: str) -> None:
         db.execute("INSERT INTO told SELECT generate_series(1, 50000)")
         rows = db.execute("SELECT n FROM told").fetchall()
     assert len(rows) == 50_000
-    assert len(_told(url)) == 50_000
+    assert len(_stored(url)) == 50_000
 
 
 def test_reset_breaks_a_connection_and_the_next_one_works(proxy: Proxy) -> None:
@@ -66,7 +66,7 @@ def test_reply_to_a_commit_is_lost_and_the_commit_is_done(proxy: Proxy, url: str
         db.commit()
     db.close()
     assert proxy.cut.wait(LIMIT)
-    assert _told(url) == [1]
+    assert _stored(url) == [1]
 
 
 def test_replies_are_cut_after_a_number_of_bytes(proxy: Proxy) -> None:
@@ -81,10 +81,10 @@ def test_stalled_bytes_arrive_after_resume(proxy: Proxy, url: str) -> None:
     with psycopg.connect(proxy.url, autocommit=True) as db, ThreadPoolExecutor(1) as elsewhere:
         proxy.stall()
         asked = elsewhere.submit(db.execute, "INSERT INTO told VALUES (2)")
-        assert _told(url) == []
+        assert _stored(url) == []
         proxy.resume()
         asked.result(LIMIT)
-    assert _told(url) == [2]
+    assert _stored(url) == [2]
 
 
 def test_remote_server_answers_each_request_a_round_trip_later(url: str) -> None:

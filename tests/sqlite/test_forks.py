@@ -44,7 +44,7 @@ def waiting(store: SqliteStore) -> int:
 
 
 def test_child_of_a_process_that_is_writing_opens_the_file_at_once(path: Path) -> None:
-    """In the child, the parent's transaction would stay open for ever."""
+    """In the child, the parent's transaction would stay open forever."""
     store, done = SqliteStore(options(path)), threading.Event()
 
     def write(thread: int) -> None:

@@ -45,7 +45,7 @@ def is_held(path: Path) -> bool:
         os.close(file)
 
 
-def test_nonblocking_caller_delays_nobody(path: Path) -> None:
+def test_nonblocking_caller_delays_no_other(path: Path) -> None:
     mine, other, third = WriteLock(path), WriteLock(path), WriteLock(path)
     mine.acquire()
     assert not other.try_to_acquire()

@@ -267,18 +267,18 @@ class Rig:
         lines = self.write().splitlines()
         line = next(n for n, text in enumerate(lines, 1) if "moonrise" in text)
 
-        def told() -> bool:
+        def reported() -> bool:
             notices = (self.ask(0, "/notices") or {}).get("notices", [])
             return any(f"automations.toml:{line}: schedule" in one["text"] for one in notices)
 
-        took = self.until(told, "an invalid entry is told with file and line")
+        took = self.until(reported, "an invalid entry is reported with file and line")
         rows = (self.ask(0) or {}).get("automations", [])
         enabled = sum(one["enabled"] for one in rows)
         if len(rows) != ENTRIES or enabled != ENTRIES:
             where = f"{len(rows)} entries, {enabled} enabled, of {ENTRIES}"
             self.seen.found.append(Violation("an invalid entry disables others", where))
         self.seen.events["spoiled"] += 1
-        self.seen.lines.append(f"an invalid entry was told with its line after {took:.1f} s")
+        self.seen.lines.append(f"an invalid entry was reported with its line after {took:.1f} s")
 
     def close(self) -> None:
         """Stop everything; no process may be left."""

@@ -421,7 +421,7 @@ def entries_fire_once_each_moment(seen: Evidence) -> Iterator[Violation]:
 # ------------------------------------------------------------------------------------- the record
 
 
-def the_record_tells_all(seen: Evidence) -> Iterator[Violation]:
+def the_record_has_every_run(seen: Evidence) -> Iterator[Violation]:
     """Each run that was seen at work is on the job's record."""
     for one in seen.doings:
         record = seen.jobs.get(one.job)
@@ -507,7 +507,7 @@ RULES: tuple[Callable[[Evidence], Iterable[Violation]], ...] = (
     stages_follow_each_other,
     cascades_ask_one_at_a_time,
     entries_fire_once_each_moment,
-    the_record_tells_all,
+    the_record_has_every_run,
     audits_find_nothing,
     no_permit_leaks,
     leases_are_kept,

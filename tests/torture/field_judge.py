@@ -1,4 +1,4 @@
-"""The judge of service requests: compares what people were told with the store's record."""
+"""The judge of service requests: compares the messages to people with the store's record."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def judge(
     calls = Counter(one.plan.ref.partition(":")[0] for one in ledger.calls.values())
     found += [Violation("called twice", f"{job}: {n}") for job, n in calls.items() if n > 1]
     found += [Violation("crowded", f"{line}: {n}") for line, n in ledger.crowded().items()]
-    found += _told_winners(offers, rings, ledger)
+    found += _wrong_winners(offers, rings, ledger)
     again, lost = _alerts(story.alerts, ledger, dispatchers)
     # A violation seen several times is reported once.
     return [
@@ -95,10 +95,10 @@ def judge(
     ], list(dict.fromkeys([*found, *lost]))
 
 
-def _told_winners(
+def _wrong_winners(
     offers: Mapping[str, JobView], rings: Iterable[JobView], ledger: CarrierLedger
 ) -> Iterator[Violation]:
-    """Check that a technician who was told by phone that he has a request does have it."""
+    """Check that a technician to whom a call said that he has a request does have it."""
     about = {one.id: run_of(offer_of(one))[0] for one in rings}
     told: dict[str, set[str]] = defaultdict(set)
     for call in ledger.calls.values():

@@ -102,7 +102,7 @@ async def _run(
             latest = await _latest(engines, http, planned, providers, seen)
             case = Case(
                 planned={one.number: one for one in planned},
-                told=await _reported(engines, http, seen),
+                states=await _reported(engines, http, seen),
                 arrivals=providers.arrivals,
                 opted_out=seen.opted_out,
                 reported=seen.reported,

@@ -60,7 +60,7 @@ class Case:
 
     Attributes:
         planned: by number.
-        told: by number.
+        states: by number.
         arrivals: messages at the providers, in order.
         opted_out: when an opt-out was acknowledged, ms UTC, by recipient and channel.
         reported: numbers of those whose delivery report was accepted.
@@ -73,7 +73,7 @@ class Case:
     """
 
     planned: Mapping[int, Planned]
-    told: Mapping[int, Reported]
+    states: Mapping[int, Reported]
     arrivals: Sequence[Arrival]
     opted_out: Mapping[tuple[str, str], int] = field(default_factory=dict)
     reported: Collection[int] = ()
@@ -87,12 +87,12 @@ class Case:
 def judge(case: Case) -> tuple[list[str], list[Violation]]:
     """Return lines to print, and violations."""
     found = [*_once(case), *_opt_outs(case), *_urgent_first(case), *_rates(case)]
-    statuses = Counter(one.status for one in case.told.values())
-    lost = sum(one.reason.startswith(ANSWER_LOST) for one in case.told.values())
+    statuses = Counter(one.status for one in case.states.values())
+    lost = sum(one.reason.startswith(ANSWER_LOST) for one in case.states.values())
     came = {one.number for one in case.arrivals}
     unsent = sum(
         one.reason.startswith(ANSWER_LOST) and number not in came
-        for number, one in case.told.items()
+        for number, one in case.states.items()
     )
     lines = [
         f"{len(case.planned)} asked for, {len(case.arrivals)} arrived: "
@@ -108,20 +108,20 @@ def judge(case: Case) -> tuple[list[str], list[Violation]]:
 def _once(case: Case) -> Iterator[Violation]:
     times = Counter(one.number for one in case.arrivals)
     for number in case.reported:
-        if case.told[number].status != "DELIVERED":
-            yield Violation("delivered and not told", f"{number}, told {case.told[number]}")
+        if case.states[number].status != "DELIVERED":
+            yield Violation("delivered and not reported", f"{number}, state {case.states[number]}")
     for number, planned in case.planned.items():
-        told, came = case.told.get(number), times[number]
+        told, came = case.states.get(number), times[number]
         where = f"{number} by {planned.channel}, {came} times, told {told}"
         if told is None or told.status == "QUEUED":
-            yield Violation("not told", where)
+            yield Violation("not reported", where)
         elif came > 1:
             yield Violation("sent twice", where)
         elif came == 1 and told.status not in {"SENT", "DELIVERED"}:
-            yield Violation("sent and not told", where)
+            yield Violation("sent and not reported", where)
         elif not came and told.status in {"SENT", "DELIVERED"}:
             if not told.reason.startswith(ANSWER_LOST):
-                yield Violation("told and not sent", where)
+                yield Violation("reported and not sent", where)
         elif not came and (planned.recipient, planned.channel) not in case.opted_out:
             yield Violation("not sent", where)
 

@@ -1,7 +1,7 @@
 """A server under load, killed with -9 repeatedly: what it acknowledged is never lost.
 
 Producers repeat a send under the same id until it is answered; workers repeat a claim under the
-same number and a settlement under the same run: as the documentation tells clients to do.
+same number and a settlement under the same run: as the documentation asks of clients.
 """
 
 from __future__ import annotations

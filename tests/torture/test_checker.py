@@ -309,7 +309,7 @@ def make_two_of_one_key(h: History) -> None:
     h.jobs["copy"] = {**h.jobs["plain"], "id": "copy"}
 
 
-def do_what_nobody_asked_for(h: History) -> None:
+def do_what_was_never_asked_for(h: History) -> None:
     h.note(1.0, "begin", job="ghost", run=1, members={})
 
 
@@ -564,7 +564,7 @@ FAULTS: list[tuple[Callable[[History], None], str]] = [
     (leave_a_job_running, "unfinished"),
     (make_two_of_one_key, "key"),
     (invent_a_job, "nowhere"),
-    (do_what_nobody_asked_for, "nowhere"),
+    (do_what_was_never_asked_for, "nowhere"),
     (succeed_without_work, "undeserved"),
     (succeed_without_a_signal, "undeserved"),
     (die_without_a_deadline, "undeserved"),

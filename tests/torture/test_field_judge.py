@@ -80,7 +80,7 @@ def said(*answers: tuple[str, Answer]) -> Cascade:
 
 @dataclass
 class History:
-    """The record of a correct system: one request that bob has, and one nobody accepted."""
+    """The record of a correct system: one request that bob has, and one that was not accepted."""
 
     offers: dict[str, JobView] = field(default_factory=dict[str, JobView])
     alerts: list[JobView] = field(default_factory=list[JobView])
@@ -221,7 +221,7 @@ def a_line_too_crowded(history: History) -> None:
     history.ledger.calls["CA0"] = call
 
 
-def a_loser_told_that_he_has_it(history: History) -> None:
+def a_loser_informed_that_he_has_it(history: History) -> None:
     history.ledger.calls["CA0"].heard.append("You have it: x.")
 
 
@@ -250,7 +250,7 @@ def what_was_seen_on_the_way(history: History) -> None:
         (a_request_from_nowhere, "from nowhere"),
         (a_call_placed_twice, "called twice"),
         (a_line_too_crowded, "crowded"),
-        (a_loser_told_that_he_has_it, "told that he has it"),
+        (a_loser_informed_that_he_has_it, "told that he has it"),
         (what_was_seen_on_the_way, "two winners"),
     ],
 )

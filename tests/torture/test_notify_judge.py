@@ -27,7 +27,7 @@ def came(number: int, after_ms: int = 10, begun_ms: int | None = None) -> Arriva
 
 FINE = Case(
     planned={1: planned(1), 2: planned(2)},
-    told={1: SENT, 2: SENT},
+    states={1: SENT, 2: SENT},
     arrivals=[came(1), came(2)],
     rates={"email": 5},
     ahead=0,
@@ -43,23 +43,23 @@ def test_single_sends_pass():
 
 
 def test_message_reported_as_lost_may_have_arrived_or_not():
-    told = {1: LOST, 2: LOST}
-    assert rules(replace(FINE, told=told)) == []
-    assert rules(replace(FINE, told=told, arrivals=[came(1)])) == []
+    states = {1: LOST, 2: LOST}
+    assert rules(replace(FINE, states=states)) == []
+    assert rules(replace(FINE, states=states, arrivals=[came(1)])) == []
 
 
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
         ({"arrivals": [came(1), came(2), came(2)]}, "sent twice"),
-        ({"arrivals": [came(1)]}, "told and not sent"),
-        ({"arrivals": [came(1)], "told": {1: SENT, 2: Reported("FAILED", "")}}, "not sent"),
-        ({"told": {1: SENT, 2: Reported("FAILED", "")}}, "sent and not told"),
-        ({"told": {1: SENT, 2: Reported("QUEUED", "")}}, "not told"),
-        ({"told": {1: SENT}}, "not told"),
+        ({"arrivals": [came(1)]}, "reported and not sent"),
+        ({"arrivals": [came(1)], "states": {1: SENT, 2: Reported("FAILED", "")}}, "not sent"),
+        ({"states": {1: SENT, 2: Reported("FAILED", "")}}, "sent and not reported"),
+        ({"states": {1: SENT, 2: Reported("QUEUED", "")}}, "not reported"),
+        ({"states": {1: SENT}}, "not reported"),
         ({"opted_out": {("r2", "email"): DUE - 1_000}}, "sent after opt-out"),
         ({"rates": {"email": 1}}, "rate"),
-        ({"reported": {2}}, "delivered and not told"),
+        ({"reported": {2}}, "delivered and not reported"),
     ],
 )
 def test_each_fault_is_found(change: dict[str, Any], rule: str):
@@ -86,7 +86,7 @@ def test_message_may_be_in_flight_within_a_second_of_an_opt_out():
 
 
 def test_message_skipped_after_an_opt_out_is_not_missing():
-    case = replace(FINE, arrivals=[came(1)], told={1: SENT, 2: Reported("SKIPPED", "opted out")})
+    case = replace(FINE, arrivals=[came(1)], states={1: SENT, 2: Reported("SKIPPED", "opted out")})
     assert rules(case) == ["not sent"]
     assert rules(replace(case, opted_out={("r2", "email"): DUE})) == []
 
@@ -95,7 +95,7 @@ def test_urgent_ones_of_a_burst_come_first():
     burst = {n: planned(n, part="burst", urgent=n == 3) for n in (1, 2, 3)}
     case = Case(
         planned=burst,
-        told=dict.fromkeys(burst, SENT),
+        states=dict.fromkeys(burst, SENT),
         arrivals=[came(1), came(2), came(3)],
         ahead=1,
     )
@@ -121,7 +121,7 @@ def test_backlog_of_an_engine_is_reported_separately_until_it_was_sent():
             FINE,
             planned={number: planned(number, due_at=DUE + at) for number, at in due.items()},
             arrivals=[came(1, 7_000), came(2, 7_100), came(3, 7_300), came(4, 7_530)],
-            told=dict.fromkeys(due, SENT),
+            states=dict.fromkeys(due, SENT),
             shaken=[("it was away", DUE - 1_000, DUE + 1_000)],
         )
     )

@@ -30,7 +30,7 @@ def url(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[str]:
         yield database
 
 
-def test_nobody_waits_for_a_transaction_in_which_a_job_was_sent(url: str, tmp_path: Path) -> None:
+def test_no_call_waits_for_a_transaction_in_which_a_job_was_sent(url: str, tmp_path: Path) -> None:
     seen = beside_open_send(url, stop(tmp_path), 1.0)
     assert seen.looks > 0
     assert seen.waited == []

@@ -226,7 +226,7 @@ async def test_outage_of_the_store_is_reported_and_then_everything_is_sent_again
         assert set(json.loads(message.data)["parts"]) == {"gates"}
 
 
-async def test_browser_that_joins_during_an_outage_is_told_of_it():
+async def test_browser_that_joins_during_an_outage_sees_it():
     async with counted() as (store, feed, look):
         _, first = feed.join(gates.PAGE, look)
         store.fails = True

@@ -123,7 +123,7 @@ async def _evil(rig: Rig, i: int, evil: str) -> list[str]:
     return [f"jobs/{one.id}" for one in held[: 1 + (i == 0)]]
 
 
-async def test_pages_of_the_engine_are_complete_for_everybody():
+async def test_pages_of_the_engine_are_complete():
     async with dashboard(tokens=False) as rig, browsing() as browser:
         paths = await scene(rig)
         async with opened(browser, rig) as page:
@@ -136,7 +136,7 @@ async def whole(rig: Rig, *paths: str) -> None:
         await look_at(page, rig, paths)
 
 
-async def test_page_of_the_http_queue_is_complete_for_everybody():
+async def test_page_of_the_http_queue_is_complete():
     async with dashboard(systems=[make_lanes({})]) as rig:
         makes = Queue(rig.http, rig.tokens[Role.PRODUCER])
         works = Queue(rig.http, rig.tokens[Role.WORKER])
@@ -152,7 +152,7 @@ async def test_page_of_the_http_queue_is_complete_for_everybody():
         await whole(rig, "/ui/queue")
 
 
-async def test_pages_of_the_bridges_are_complete_for_everybody(tmp_path: Path):
+async def test_pages_of_the_bridges_are_complete(tmp_path: Path):
     lag = {(evil, n): 10 * n for n, evil in enumerate(EVIL)}
     watch = kafka_test_page.Answers(lag=lag, missing=EVIL, away=EVIL[0] + LONG)
     async with dashboard(pages=[kafka_page(watch, kafka_test_page.settings())]) as rig:
@@ -164,7 +164,7 @@ async def test_pages_of_the_bridges_are_complete_for_everybody(tmp_path: Path):
         await whole(notify.rig, "/ui/calendar")
 
 
-async def test_pages_of_calls_are_complete_for_everybody(tmp_path: Path):
+async def test_pages_of_calls_are_complete(tmp_path: Path):
     async with calling(tmp_path, work=False) as one:
         await one.number(NUMBER, 2)
         await one.lead()
@@ -178,7 +178,7 @@ async def test_pages_of_calls_are_complete_for_everybody(tmp_path: Path):
         await whole(one.rig, "/ui/calls", "/ui/calls/campaigns")
 
 
-async def test_pages_of_field_service_are_complete_for_everybody(tmp_path: Path):
+async def test_pages_of_field_service_are_complete(tmp_path: Path):
     settings: dict[str, Any] = {"tokens": True, "offer_timeout": "1h", "lines": {}}
     async with a_field(tmp_path, **settings) as one:
         for i, name in enumerate(("ada", "bob", "cid")):
@@ -198,7 +198,7 @@ async def test_pages_of_field_service_are_complete_for_everybody(tmp_path: Path)
         await whole(one.rig, "/ui/field-service", "/ui/field-service/technicians")
 
 
-async def test_pages_of_notifications_are_complete_for_everybody(tmp_path: Path):
+async def test_pages_of_notifications_are_complete(tmp_path: Path):
     async with notifications_page.operating(tmp_path, work=False) as (one, _):
         await one.ada(name=LONG[:100])
         for i, evil in enumerate(EVIL):
@@ -215,7 +215,7 @@ async def test_pages_of_notifications_are_complete_for_everybody(tmp_path: Path)
         await whole(one.rig, first, f"{first}?recipient=ada", templates, *previews)
 
 
-async def test_pages_of_automations_are_complete_for_everybody(tmp_path: Path):
+async def test_pages_of_automations_are_complete(tmp_path: Path):
     where = new_repository(tmp_path / "repository")
     listed = [
         entry(f"e{i}", Path(f"/srv/{one.replace(chr(39), '')}"), schedule="at 09:00", window=one)

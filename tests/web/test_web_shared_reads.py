@@ -90,7 +90,7 @@ def test_rate_is_unknown_after_one_read_and_then_covers_the_last_ten_seconds():
     assert history.rate("another") == 0
 
 
-def test_chart_has_a_gap_where_nobody_looked():
+def test_chart_has_a_gap_where_no_browser_watched():
     history = OverviewHistory()
     for second in (*range(11), *range(30, 41)):
         history.note(overview(second * 1_000, succeeded=second * 7))

@@ -216,7 +216,7 @@ LANDINGS = some.lists(
 
 @settings(max_examples=60)
 @given(LANDINGS, some.integers(-2_000, 2_000), some.none() | some.integers(0, 150))
-async def test_each_job_is_created_once_whatever_arrives_and_whoever_dies(
+async def test_each_job_is_created_once_whatever_arrives_and_whichever_process_dies(
     landings: list[tuple[int, int, int, int]], leader_off_ms: int, dies_at: int | None
 ) -> None:
     world = World()

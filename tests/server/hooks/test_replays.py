@@ -116,7 +116,7 @@ async def faulty_server(*, at: int) -> AsyncIterator[tuple[FaultyStore, str, htt
 
 
 @pytest.mark.parametrize("at", [1, 2])
-async def test_provider_is_told_to_retry_while_the_store_is_unreachable(at: int) -> None:
+async def test_reply_asks_the_provider_to_retry_while_the_store_is_unreachable(at: int) -> None:
     async with faulty_server(at=at) as (store, url, http):
         ref = await awaiting(store.inner, MESSAGE, policy=ALERTED)
         # Two signals: a note, and the final one.

@@ -237,7 +237,7 @@ async def calling(
         settings: the table [calls].
         telephony: further providers.
         timing: timing of the system.
-        carrier: settings of the carrier; by default everybody answers.
+        carrier: settings of the carrier; by default each call is answered.
     """
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(carrying(**carrier))

@@ -117,7 +117,7 @@ async def test_role_may_do_with_calls_what_the_table_says_and_nothing_else(
                 problem(reply, 403, "forbidden")
 
 
-async def test_only_definers_choose_what_becomes_of_an_older_systems_rows(
+async def test_only_definers_choose_how_an_older_systems_rows_are_migrated(
     tmp_path: Path,
 ) -> None:
     async with calling(tmp_path, work=False, settings=TABLE) as calls:

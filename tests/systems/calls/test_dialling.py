@@ -137,7 +137,7 @@ class Still(Timing):
         return self.now_s
 
 
-async def test_worker_frozen_at_the_hand_over_calls_nobody(
+async def test_worker_frozen_at_the_hand_over_makes_no_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timing, hand_over = Still(), Job.hand_over

@@ -229,7 +229,7 @@ async def test_token_reaches_only_the_leads_of_its_resellers(calls: Calls) -> No
     assert (await calls.call("POST", "/numbers", body, who=token)).status_code == 403
 
 
-async def test_waiting_lead_is_called_off_at_once(calls: Calls) -> None:
+async def test_waiting_lead_is_cancelled_at_once(calls: Calls) -> None:
     waits = await calls.lead(next_attempt_at=LATER)
     reply = await calls.call("DELETE", f"/leads/{waits}")
     assert reply.json() == {"id": waits, "status": "FINISHED", "outcome": "ABORT"}

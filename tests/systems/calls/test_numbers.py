@@ -33,7 +33,7 @@ THIRD = "+15550001003"
 
 @pytest.fixture
 async def calls(tmp_path: Path) -> AsyncIterator[Calls]:
-    """Run calls in which everybody who is called keeps talking."""
+    """Run calls that stay connected once they are answered."""
     async with calling(tmp_path, talk="1000000s", post_lost=1.0) as found:
         yield found
 

@@ -21,7 +21,7 @@ def clock() -> LiveClock:
 
 @pytest.fixture
 async def calls(tmp_path: Path, clock: LiveClock) -> AsyncIterator[Calls]:
-    """Run one number with one line; everybody who is called keeps talking."""
+    """Run one number with one line; calls stay connected once they are answered."""
     store = open_store("memory://", clock=clock)
     async with calling(
         tmp_path, store=store, settings={"customer_limit": 1}, talk="1000000s", post_lost=1.0

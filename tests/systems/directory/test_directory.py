@@ -55,7 +55,7 @@ async def test_concurrent_writers_wait_for_each_other(tmp_path: Path) -> None:
         await one.close()
 
 
-async def test_reader_during_a_write_sees_the_previous_state_and_blocks_nobody(
+async def test_reader_during_a_write_sees_the_previous_state_and_blocks_no_writer(
     tmp_path: Path,
 ) -> None:
     directory = directory_of(f"sqlite:///{tmp_path}/directory.db")

@@ -240,7 +240,7 @@ def test_concurrent_migrating_processes_wait_for_each_other(url: str) -> None:
     assert {one.system: one.before for one in done} == HEADS
 
 
-async def test_account_without_the_right_to_create_tables_is_told_who_must(
+async def test_error_names_who_must_create_tables_if_the_account_may_not(
     owned: str, unprivileged: str
 ) -> None:
     with pytest.raises(SchemaMismatch, match="the tables of calls in the directory") as refused:

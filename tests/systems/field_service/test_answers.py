@@ -142,7 +142,7 @@ async def test_offer_of_a_message_survives_the_process_and_is_forgotten_after_90
         await story(url)
 
 
-async def test_one_of_two_simultaneous_acceptances_wins_and_the_other_is_told(
+async def test_one_of_two_simultaneous_acceptances_wins_and_the_other_gets_a_reply(
     tmp_path: Path,
 ):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
@@ -198,7 +198,9 @@ async def test_exactly_one_of_two_simultaneously_accepting_candidates_gets_it(tm
         assert winners
 
 
-async def test_acceptance_after_the_offer_is_told_so_even_if_nobody_has_it(tmp_path: Path):
+async def test_acceptance_after_the_offer_is_refused_even_if_the_request_is_unassigned(
+    tmp_path: Path,
+):
     async with a_field(tmp_path, offer_timeout="100ms", lines={}) as field:
         await field.technician("ada", km=1)
         sent = await field.ask()
@@ -261,7 +263,7 @@ async def test_repeated_decline_stays_a_decline_though_a_later_offer_was_accepte
         assert (await field.get(sent["id"]))["technician"] == "bob"
 
 
-async def test_technicians_whose_offers_expired_are_told_that_it_is_taken(
+async def test_technicians_whose_offers_expired_learn_that_it_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     shorten_first_offer(monkeypatch, 300)

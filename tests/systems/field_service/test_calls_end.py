@@ -39,7 +39,7 @@ def a_second(_: object) -> int:
 async def on_the_telephone(field: FieldRig, name: str) -> PhoneNetwork:
     """Let a technician decline a request by API, while the call about it continues."""
     world = field.carrier.network
-    world.hang_up = nothing  # type: ignore[method-assign]  (whoever hangs up is not obeyed)
+    world.hang_up = nothing  # type: ignore[method-assign]  (a request to hang up has no effect)
     sent = await field.ask()
     await field.asks(sent["id"], name)
     await field.carrier.until(lambda one: one.ledger.calls, "called")
@@ -136,7 +136,9 @@ async def test_technician_on_the_phone_is_asked_after_the_others(tmp_path: Path)
         assert (await field.asks(second["id"], "bob"))["left"] == ["ada"]
 
 
-async def test_request_that_waits_for_another_goes_to_whoever_hangs_up_first(tmp_path: Path):
+async def test_request_that_waits_for_another_goes_to_who_hangs_up_first(
+    tmp_path: Path,
+):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
         await field.technician("ada", "silent", km=2)
         await field.technician("bob", "silent", km=1)
@@ -172,7 +174,7 @@ async def test_technician_with_another_request_is_skipped_while_one_on_the_phone
         await field.asks(third["id"], "ada")
 
 
-async def test_dispatcher_can_assign_somebody_who_is_on_the_phone(tmp_path: Path):
+async def test_dispatcher_can_assign_a_technician_who_is_on_the_phone(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", carrier=SLOW) as field:
         await field.technician("ada", "silent")
         world = await on_the_telephone(field, "ada")
@@ -203,7 +205,7 @@ async def test_lost_end_is_queried_and_the_next_offer_is_made(
         assert calls_at_once(field.carrier.network.ledger) == []
 
 
-async def test_nobody_is_blocked_forever_by_a_call_whose_end_is_not_reported(
+async def test_call_whose_end_is_not_reported_blocks_no_technician_forever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(offer_calls, "ASK_EACH_S", 0.1)

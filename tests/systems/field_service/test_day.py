@@ -160,7 +160,7 @@ def nothing_twice(world: PhoneNetwork) -> None:
         ),
     ],
 )
-async def test_each_request_of_a_random_day_ends_once_and_nobody_is_offered_two(
+async def test_each_request_of_a_random_day_ends_once_and_no_technician_is_offered_two(
     tmp_path: Path, new_url: NewUrl, where: str, seed: int, requests: int
 ):
     settings: dict[str, Any] = {

@@ -257,7 +257,7 @@ async def test_pending_request_is_dispatched_again_to_those_near_now(tmp_path: P
         problem(await field.move(sent["id"], "redispatch"), 409, "invalid_state")
 
 
-async def test_withdrawn_request_hangs_up_and_tells_late_answerers(tmp_path: Path):
+async def test_withdrawn_request_hangs_up_and_late_answers_get_a_reply(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", ring="5m") as field:
         field.carrier.network.pace.speed = 60
         await field.technician("ada", "ignore", km=1)
@@ -376,7 +376,7 @@ async def test_every_state_but_completed_can_be_withdrawn(tmp_path: Path):
         problem(await field.move(open_one["id"], "complete"), 409, "invalid_state")
 
 
-async def test_technician_who_loses_a_request_is_told_once(tmp_path: Path):
+async def test_technician_who_loses_a_request_gets_one_message(tmp_path: Path):
     async with a_field(tmp_path) as field:
         await field.technician("ada", "accept", km=1)
         await field.technician("bob", "ignore", km=99)

@@ -89,7 +89,7 @@ async def test_unreachable_directory_is_reported_at_intake_and_delays_a_turn(tmp
         problem(reply, 503, "store_unavailable")
         ref = f"{sent['id']}:1"
         await field.app.signal_async(ref, event="no", final="declined", candidate="ada")
-        # The turn is postponed, uses no attempt, and asks nobody.
+        # The turn is postponed, uses no attempt, and asks no technician.
         told = await field.until(sent["id"], lambda told: "scheduled" in told["why"])
         assert told["offer"] is None
         await field.directory.open()
@@ -98,7 +98,7 @@ async def test_unreachable_directory_is_reported_at_intake_and_delays_a_turn(tmp
         assert (await field.job(sent["id"])).attempt == 1
 
 
-async def test_intake_answers_before_anybody_is_called(tmp_path: Path):
+async def test_intake_answers_before_the_first_call(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         await field.technician("ada", "accept")
         sent = await field.ask()

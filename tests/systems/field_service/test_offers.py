@@ -100,7 +100,7 @@ async def test_silence_ends_with_the_timer_and_continues(
         assert said(told) == [("ada", "timeout"), ("bob", "accepted")]
 
 
-async def test_request_with_nobody_near_is_pending_at_once_and_alerts_each_dispatcher_once(
+async def test_request_without_technicians_near_is_pending_at_once_and_alerts_each_dispatcher_once(
     tmp_path: Path,
 ):
     async with a_field(tmp_path) as field:
@@ -267,7 +267,7 @@ async def test_technician_who_answered_is_not_asked_again_about_the_same_request
         assert told["asked"][1]["reason"] == "was asked before"
 
 
-async def test_only_technicians_without_an_answer_are_told_that_it_is_taken(tmp_path: Path):
+async def test_only_technicians_without_an_answer_get_the_message_that_it_is_taken(tmp_path: Path):
     async with a_field(tmp_path, offer_timeout="1h", lines={}, text_from=LINE) as field:
         await field.technician("ada", "ignore", km=1)
         await field.technician("bob", "ignore", km=2)

@@ -130,7 +130,7 @@ async def states(http: httpx.AsyncClient, kind: str) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_each_request_ends_once_and_nobody_is_called_twice_through_repeated_kills(
+async def test_each_request_ends_once_and_no_technician_is_called_twice_through_repeated_kills(
     tmp_path: Path, seed: int
 ):
     draw = random.Random(seed)

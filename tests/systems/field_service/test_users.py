@@ -47,7 +47,7 @@ async def test_user_is_found_by_the_current_roles(tmp_path: Path):
         assert await names(field) == ["dan"]
 
 
-async def test_channel_that_can_reach_nobody_is_refused(tmp_path: Path):
+async def test_channel_without_a_valid_address_is_refused(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         for channel in ("text:555", "call:", "nothing", "xyz://a", "", "text:+1555 "):
             reply = await call(field, "POST", "", {**DORA, "channels": [channel]})

@@ -459,7 +459,7 @@ async def test_token_pulls_and_settles_only_in_its_lanes(rig: Rig) -> None:
     assert (await ours.said("/ack", job))["answer"] == "done"
 
 
-async def test_token_is_not_told_that_a_job_of_another_lane_is_done(rig: Rig) -> None:
+async def test_reply_hides_from_a_token_that_a_job_of_another_lane_is_done(rig: Rig) -> None:
     ours = Queue(rig.http, await rig.token(Role.WORKER, lanes=["send_*"]))
     all_lanes = Queue(rig.http, await rig.token(Role.WORKER))
     await Queue(rig.http, rig.tokens[Role.PRODUCER]).enqueue("other")

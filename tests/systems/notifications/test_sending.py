@@ -506,7 +506,7 @@ async def test_worker_without_the_sender_leaves_the_notification_to_another(tmp_
     [([Unavailable("no route")] * 2, []), ([Refused("unknown")], []), ([], ["email"])],
     ids=["unreachable", "refused", "opted_out"],
 )
-async def test_next_channel_is_tried_as_often_whatever_became_of_the_previous_one(
+async def test_next_channel_is_tried_as_often_whatever_the_previous_ones_outcome(
     tmp_path: Path, answers: list[SendResult], opt_out: list[str]
 ):
     async with notifying(tmp_path, attempts=2) as notify:

@@ -76,7 +76,7 @@ class CarrierRig:
 async def carrying(*, timing: Timing = REAL, **settings: Any) -> AsyncGenerator[CarrierRig]:
     """Run a carrier on a free port until the block exits.
 
-    By default everybody answers, and a second takes a millisecond.
+    By default each call is answered, and a second takes a millisecond.
 
     Args:
         timing: real time, except in tests of the network itself.

@@ -257,7 +257,7 @@ async def test_field_unknown_to_twilio_is_refused() -> None:
         assert reply.json()["more_info"].endswith("/20001")
 
 
-async def test_unauthenticated_caller_is_told_nothing() -> None:
+async def test_reply_to_an_unauthenticated_caller_reveals_nothing() -> None:
     async with carrying() as carrier:
         client = client_of(carrier, keyed=("", "another one"))
         with pytest.raises(TwilioRestException) as refused:
@@ -340,7 +340,7 @@ async def test_calls_are_listed_in_pages_by_number_status_and_time() -> None:
         assert await numbers(to="+15550000004", start_time_after=now - timedelta(days=1)) == ["4"]
 
 
-async def test_call_that_nobody_made_is_not_found() -> None:
+async def test_call_that_was_never_made_is_not_found() -> None:
     async with carrying() as carrier:
         for ask in ("fetch", "update"):
             more = {"status": "completed"} if ask == "update" else {}

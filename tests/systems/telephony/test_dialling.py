@@ -85,7 +85,7 @@ async def test_refusal_about_the_callee_is_not_passed_to_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("act", [hangs, cuts, says(500, {}), says(201, {}), says(409, {})])
-async def test_nobody_else_is_asked_after_an_unknown_outcome(act: Act) -> None:
+async def test_no_other_provider_is_asked_after_an_unknown_outcome(act: Act) -> None:
     unsure, first, second = await dialled(act, BY_VONAGE)
     assert isinstance(unsure, ProviderUnsure)
     assert (first, second) == (1, 0)
@@ -115,7 +115,7 @@ async def test_provider_named_twice_is_asked_once() -> None:
 
 
 @pytest.mark.parametrize("providers", [[], ["twilio", "tvilio"]])
-async def test_missing_provider_is_reported_before_anybody_is_asked(
+async def test_missing_provider_is_reported_before_the_first_request(
     providers: list[str],
 ) -> None:
     async with raw_server(TAKES) as end:

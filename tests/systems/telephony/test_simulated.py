@@ -364,7 +364,7 @@ def test_hanging_up_ends_a_call_at_once_and_only_once(after_s: int, status: str)
     playing(main)
 
 
-def test_call_that_nobody_made_cannot_be_ended() -> None:
+def test_call_that_was_never_made_cannot_be_ended() -> None:
     async def main(play: Play) -> None:
         with pytest.raises(ProviderRefused):
             await play.provider.hang_up("CA0")

@@ -153,10 +153,10 @@ async def test_result_of_a_lead_is_reported_to_its_callers_webhook_signed(
         )
         found = await site.finished(lead)
 
-        async def told() -> bool:
+        async def reported() -> bool:
             return bool(caller.got)
 
-        await until(told)
+        await until(reported)
     ((headers, body),) = caller.got
     said = Webhook(KEY).verify(body, headers)
     assert said["type"] == "lead.finished"
@@ -270,7 +270,7 @@ async def test_orphan_webhook_and_a_pool_without_numbers_alert_through_apprise(
     alerts = {"urls": [f"json://127.0.0.1:{caller.port}/"], "each": "100ms"}
     settings = {"alerts": {"no_number_for": "1ms"}}
 
-    def told(rule: str) -> list[dict[str, Any]]:
+    def alerts_of(rule: str) -> list[dict[str, Any]]:
         alerts = [json.loads(body) for _, body in caller.got]
         return [one for one in alerts if one["title"].startswith(f"[P1] {rule}:")]
 
@@ -285,7 +285,7 @@ async def test_orphan_webhook_and_a_pool_without_numbers_alert_through_apprise(
         await site.lead()
 
         async def no_number() -> Any:
-            return told("no_number")
+            return alerts_of("no_number")
 
         (alert, *_) = await until(no_number)
         assert "calls.numbers" in alert["title"]
@@ -298,7 +298,7 @@ async def test_orphan_webhook_and_a_pool_without_numbers_alert_through_apprise(
         assert reply.status_code == 204, reply.text
 
         async def orphan() -> Any:
-            return told("orphan_webhook")
+            return alerts_of("orphan_webhook")
 
         (alert, *_) = await until(orphan)
         assert alert["title"] == "[P1] orphan_webhook: twilio"

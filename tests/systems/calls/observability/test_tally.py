@@ -156,11 +156,11 @@ def test_counts_outside_of_any_loop_are_included(tmp_path: Path):
     tally = Tally(directory, Timing(), TABLE)
     tally.happened(CountedEvent.OUTCOME, "BUSY")
 
-    async def told() -> object:
+    async def counted() -> object:
         await directory.open()
         try:
             return await tally.totals()
         finally:
             await directory.close()
 
-    assert asyncio.run(told()) == {("outcome", "BUSY"): 1}
+    assert asyncio.run(counted()) == {("outcome", "BUSY"): 1}

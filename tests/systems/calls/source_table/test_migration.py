@@ -247,7 +247,7 @@ async def migrate(theirs: str, folder: Path, size: Size) -> None:
 
 
 async def watch(world: World, served: Served, size: Size) -> None:
-    """Wait until leads have been decided in shadow mode, and check that we called nobody."""
+    """Wait until leads have been decided in shadow mode, and check that we made no call."""
 
     async def decided() -> bool:
         told = (await served.ask("GET", "/calls/migration/shadow")).json()["comparison"]

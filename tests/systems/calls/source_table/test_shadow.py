@@ -1,4 +1,4 @@
-"""Shadow mode: decisions are recorded next to what the older system did, and nobody is called."""
+"""Shadow mode: decisions are recorded next to what the older system did, without calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         yield one
 
 
-async def test_shadow_decides_by_the_same_limits_and_calls_nobody(
+async def test_shadow_decides_by_the_same_limits_and_makes_no_call(
     site: Site, tmp_path: Path
 ) -> None:
     before = await rows(tmp_path)

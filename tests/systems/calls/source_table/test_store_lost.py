@@ -197,10 +197,10 @@ async def test_intake_answers_201_while_redis_is_stopped_and_calls_afterwards(
             assert nobody.status_code == 401, nobody.text
             server.start()
 
-            async def told() -> bool:
+            async def both_called() -> bool:
                 return (await statuses(directory_url)) == {"COMPLETED": 2}
 
-            await site.until(told, "both called")
+            await site.until(both_called, "both called")
             assert Counter(site.called()) == Counter([lead(0)["phone"], lead(1)["phone"]])
             shown = await site.rig.ask(token, f"/leads/{away.json()['id']}")
             assert (shown["status"], shown["outcome"]) == ("FINISHED", "COMPLETED")
