@@ -14,20 +14,18 @@ class LastSeen:
 
     A script receives them, and compares them in the same step; so a reply that was overtaken by
     another never looks like an older store.
+
+    Attributes:
+        packed: the fingerprint as scripts read it; empty before the first reply.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._identity = ""
+        self._identity: str = ""
         self._epoch = 0
         self._high = 0
         self._suspect: int | None = None
-        self._packed = b""
-
-    @property
-    def packed(self) -> bytes:
-        """Return the fingerprint as scripts read it; empty before the first reply."""
-        return self._packed
+        self.packed = b""
 
     def learn(self, reply: ScriptReply) -> None:
         """Record the facts of a reply."""
@@ -72,4 +70,4 @@ class LastSeen:
 
     def _pack(self) -> None:
         seen = (self._identity, self._epoch, self._high)
-        self._packed = encode(seen if self._suspect is None else (*seen, self._suspect))
+        self.packed = encode(seen if self._suspect is None else (*seen, self._suspect))
