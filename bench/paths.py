@@ -1,7 +1,8 @@
 """Number of Headway's Python calls, and their files, in one warm operation on each store.
 
-It counts calls of functions of this package, on all threads, until the operation returns; calls in
-drivers and the standard library do not count. Shorter paths are easier to read.
+It counts calls of functions of this package, on all threads, until all of them are idle again, and
+a coroutine or generator once, however often it resumes. Calls in drivers and the standard library
+do not count. Shorter paths are easier to read.
 
 Run: `python -m bench.paths [--files]`; takes half a minute. `--files` lists the files.
 """
@@ -28,6 +29,9 @@ from headway.contract.outcomes import SettleRequest, Succeeded
 
 PACKAGE = str(Path(hw.__file__).parent)
 WARM, COUNTED = 30, 21
+QUIET = 0.02
+"""Threads are idle if they call nothing for this time, in seconds. It is longer than PostgreSQL's
+`NOTIFY_EVERY`, so that each commit notifies by itself, and leaves nothing to the next operation."""
 STORES = {"SQLite": on_sqlite, "PostgreSQL": on_postgres, "Redis": on_redis}
 
 Seen = Counter[str]
@@ -39,7 +43,8 @@ class Calls:
     """Counts calls of functions in this package."""
 
     def __init__(self) -> None:
-        self.by_file: Seen = Counter()
+        # Kept until they are counted: another call could get the memory of a frame that was freed.
+        self._frames: set[FrameType] = set()
         self._on = False
 
     @contextmanager
@@ -54,20 +59,29 @@ class Calls:
             sys.setprofile(None)
 
     def _called(self, frame: FrameType, event: str, _: object) -> None:
-        if self._on and event == "call":
-            name = frame.f_code.co_filename
-            if name.startswith(PACKAGE):
-                self.by_file[name.removeprefix(PACKAGE)] += 1
+        # The event is the same if a coroutine or generator resumes, but so is the frame.
+        if self._on and event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            self._frames.add(frame)
 
-    @contextmanager
-    def counted(self) -> Generator[None]:
-        """Count the calls while the block runs, from 0."""
-        self.by_file.clear()
+    async def counted(self, work: Awaitable[Reply]) -> tuple[Reply, Seen]:
+        """Await an operation; return its reply and its calls."""
         self._on = True
         try:
-            yield
+            reply = await work
+            await self._until_idle()
+            files = [frame.f_code.co_filename for frame in self._frames.copy()]
         finally:
             self._on = False
+            self._frames.clear()
+        return reply, Counter(name.removeprefix(PACKAGE) for name in files)
+
+    async def _until_idle(self) -> None:
+        """Wait for threads that go on after the reply, such as SQLite's, with its checkpoint."""
+        before = -1
+        # Any function may be the last one, so there is no event to wait for.
+        while (now := len(self._frames)) != before:
+            before = now
+            await asyncio.sleep(QUIET)
 
 
 async def measure(url: str) -> dict[str, Seen]:
@@ -76,9 +90,8 @@ async def measure(url: str) -> dict[str, Seen]:
     found: dict[str, list[Seen]] = {}
 
     async def count(name: str, work: Awaitable[Reply]) -> Reply:
-        with calls.counted():
-            reply = await work
-        found.setdefault(name, []).append(Counter(calls.by_file))
+        reply, seen = await calls.counted(work)
+        found.setdefault(name, []).append(seen)
         return reply
 
     with calls.watching():
