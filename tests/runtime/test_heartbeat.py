@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from types import FrameType
@@ -20,6 +21,7 @@ from headway.contract.views import JobQuery
 from headway.core.errors import StoreCorrupt, StoreUnavailable
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.timing import Timing, pause
+from headway.runtime.worker.handler_slot import HandlerSlot
 from headway.runtime.worker.lease import Heartbeat, Held, Lease
 from headway.runtime.worker.loop_watch import LoopWatch
 from headway.stores import open_store
@@ -87,6 +89,36 @@ async def test_handler_that_blocks_the_loop_is_reported_once_with_its_place(
     blocked = [one for one in caplog.messages if one.startswith("event loop blocked")]
     assert len(blocked) == 1
     assert f"kind=block id={sent.id} at=" in blocked[0]
+
+
+async def test_loop_that_is_blocked_before_its_slots_start_is_reported(
+    app: hw.App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error in a check would end the heartbeat, and with it the worker."""
+    monkeypatch.setattr("headway.runtime.worker.loop_watch.BLOCKED_AFTER", 0)
+    watches: list[LoopWatch] = []
+    make, start = LoopWatch.__init__, HandlerSlot.start
+
+    def made(self: LoopWatch, *given: Any) -> None:
+        make(self, *given)
+        watches.append(self)
+
+    def check_twice() -> None:
+        watches[-1].check()
+        watches[-1].check()
+
+    def start_late(self: HandlerSlot, *given: Any) -> None:
+        with ThreadPoolExecutor() as beats:
+            beats.submit(check_twice).result(LIMIT)
+        start(self, *given)
+
+    monkeypatch.setattr(LoopWatch, "__init__", made)
+    monkeypatch.setattr(HandlerSlot, "start", start_late)
+    async with working(app):
+        pass
+    (blocked,) = {one.partition(" for ")[0] for one in caplog.messages if "blocked" in one}
+    assert blocked == "event loop blocked"
+    assert not any("kind=" in one for one in caplog.messages if "blocked" in one)
 
 
 async def test_loop_that_runs_between_two_beats_is_not_reported(

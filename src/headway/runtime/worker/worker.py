@@ -204,7 +204,9 @@ class WorkerRun:
             )
 
     def _job_of(self, task: object) -> Job | None:
-        return next((slot.job for slot in self._slots if slot.task is task), None)
+        # Slots without a job may not have started yet: the first beats come before.
+        busy = (slot for slot in self._slots if slot.job is not None)
+        return next((slot.job for slot in busy if slot.task is task), None)
 
     def _apply_reply(
         self, lost: frozenset[Run], cancel: frozenset[Run], extend: Callable[[], None]
