@@ -11,6 +11,7 @@ from bench.child import child
 from bench.notebook import HEADWAY
 from bench.places.place import Place
 from bench.systems import with_headway
+from bench.systems.river import RiverSystem
 from bench.systems.system import System
 
 ONE = "enqueue one by one"
@@ -20,6 +21,7 @@ BARE = "apsw, six columns"
 SYNC = "headway, app.send"
 MANY = "headway, 32 callers"
 WHOLE = "headway, all in one call"
+RIVER_WHOLE = "river, all in one call"
 TOGETHER = 5
 """Factor for the number of jobs if callers share commits, so that it lasts long enough."""
 
@@ -56,6 +58,9 @@ def in_bulk(bench: Bench) -> None:
         fewer = count if system.name == HEADWAY else bench.scale.bulk_peers
         turns[system.name] = _enqueue(bench, system, "many", fewer)
         notes[system.name] = f"{fewer:,} jobs, 1,000 a call"
+        if isinstance(system, RiverSystem):
+            turns[RIVER_WHOLE] = _enqueue(bench, system, "whole", count)
+            notes[RIVER_WHOLE] = f"{count:,} jobs"
     turns[WHOLE] = _enqueue(bench, bench.engine, "whole", count)
     notes[WHOLE] = f"{count:,} jobs"
     if bench.ground.store == "sqlite":
@@ -69,6 +74,10 @@ def in_bulk(bench: Bench) -> None:
     ours = bench.notebook.find(BULK, HEADWAY)
     if limit and ours:
         bench.goal("bulk enqueue against raw inserts", ours.median / limit.median, least=0.5)
+    whole, peer = bench.notebook.find(BULK, WHOLE), bench.notebook.find(BULK, RIVER_WHOLE)
+    if whole and peer:
+        what = "bulk enqueue against River, all in one call"
+        bench.goal(what, whole.median / peer.median, least=1.1)
 
 
 def _enqueue(bench: Bench, system: System, verb: str, count: int) -> Callable[[Place], float]:

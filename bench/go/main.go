@@ -84,10 +84,10 @@ func pool(url string) *pgxpool.Pool {
 
 // ----------------------------------------------------------------------------------- enqueueing
 
-func many(client *Client, count int, due time.Time) {
-	for at := 0; at < count; at += chunk {
-		params := make([]river.InsertManyParams, 0, chunk)
-		for number := at; number < min(at+chunk, count); number++ {
+func many(client *Client, count int, call int, due time.Time) {
+	for at := 0; at < count; at += call {
+		params := make([]river.InsertManyParams, 0, call)
+		for number := at; number < min(at+call, count); number++ {
 			var opts *river.InsertOpts
 			if !due.IsZero() {
 				opts = &river.InsertOpts{ScheduledAt: due}
@@ -117,9 +117,11 @@ func obey(client *Client, verb string, count int, extra float64) any {
 			one(client, number)
 		}
 	case "many":
-		many(client, count, time.Time{})
+		many(client, count, chunk, time.Time{})
+	case "whole":
+		many(client, count, count, time.Time{})
 	case "later":
-		many(client, count, time.UnixMilli(int64(extra)))
+		many(client, count, chunk, time.UnixMilli(int64(extra)))
 		return nil
 	case "warm":
 		one(client, warm)

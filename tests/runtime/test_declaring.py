@@ -37,6 +37,14 @@ def test_gate_names_are_filled_with_arguments_and_options(plain: hw.App) -> None
     assert uses[2].hold == "run"
 
 
+def test_gate_names_are_filled_with_a_constant_tenant(plain: hw.App) -> None:
+    @plain.job(gates=[hw.Slots("{tenant}/{phone}", 1)], tenant="acme")
+    async def call(phone: str) -> None: ...
+
+    assert [one.name for one in call.make(phone="+49").gates] == ["acme/+49"]
+    assert [one.name for one in call.make(phone="+49", tenant="beta").gates] == ["beta/+49"]
+
+
 def test_values_are_never_read_as_templates(plain: hw.App) -> None:
     @plain.job(gates=[hw.Slots("repo:{url}", 1)], subject="{url}")
     async def build(job: hw.Job, url: str) -> None: ...

@@ -29,7 +29,8 @@ _NAMES = {what: attrgetter(what) for what in ("kind", "lane", "tenant", "stage",
 _MAY_BE_EMPTY, _OPTIONAL = {"tenant", "stage"}, {"subject", "key"}
 _TIMES = {"due": attrgetter("due_at"), "expires": attrgetter("expires_at")}
 _ID, _PRIORITY, _ARGS = attrgetter("id"), attrgetter("priority"), attrgetter("args")
-_POLICY = attrgetter("policy")
+_POLICY, _GATES = attrgetter("policy"), attrgetter("gates")
+_CANDIDATES = attrgetter("candidates")
 
 
 def is_job_id(text: str) -> bool:
@@ -87,12 +88,12 @@ def check_contents(jobs: Sequence[NewJob]) -> None:
         job = next(job for job in jobs if len(job.args) > MAX_ARGS)
         message = f"the arguments of {job.kind!r} have {len(job.args)} bytes"
         raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
-    for job in jobs:
-        if len(job.gates) > MAX_GATES:
-            message = f"job of kind {job.kind!r} asks for {len(job.gates)} gates"
-            raise InvalidValue(message, hint=f"at most {MAX_GATES}; let one gate stand for several")
-        if job.candidates:
-            check_candidates(f"job of kind {job.kind!r}", job.candidates)
+    if max(map(len, map(_GATES, jobs)), default=0) > MAX_GATES:
+        job = next(job for job in jobs if len(job.gates) > MAX_GATES)
+        message = f"job of kind {job.kind!r} asks for {len(job.gates)} gates"
+        raise InvalidValue(message, hint=f"at most {MAX_GATES}; let one gate stand for several")
+    for job in filter(_CANDIDATES, jobs):
+        check_candidates(f"job of kind {job.kind!r}", job.candidates)
 
 
 def _check_policy(policy: JobPolicy) -> None:

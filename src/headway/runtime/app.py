@@ -704,7 +704,8 @@ class App:
 
     def _add(self, kind: Kind) -> None:
         if kind.name in self.kinds:
-            message = f"there are two kinds {kind.name!r}"
+            built_in = self.kinds[kind.name] is self._noop
+            message = f"there are two kinds {kind.name!r}{', one of them built in' * built_in}"
             raise InvalidValue(message, hint="give one of them another name: @app.job(name=...)")
         self.kinds[kind.name] = kind
 

@@ -214,14 +214,13 @@ class Kind:
         options, needs = self.options, self._needs[self._first]
         args, values = self._arguments.check(arguments)
         where = options.lane if lane is None else check_name("lane", lane)
-        known = KnownValues(self.name, where, values)
-        named = tenant is not None or subject is not None or key is not None
-        if self._fixed is not None and not named:
-            known.tenant, subject, key = self._fixed
-        else:
-            known.take("tenant", options.tenant, tenant, empty=True)
-            subject = known.take("subject", options.subject, subject)
-            key = known.take("key", options.key, key)
+        named = self._fixed if tenant is subject is key is None else None
+        gates = needs.fixed
+        if named is None or gates is None:
+            known = KnownValues(self.name, where, values)
+            named = known.named(options, tenant, subject, key) if named is None else named
+            known.tenant = named[0]
+            gates = needs.uses(known.all()) if gates is None else gates
         due_at = None if due is None else self._due_at(due)
         if candidates is not None or options.cascade:
             self._check_candidates(candidates)
@@ -229,15 +228,15 @@ class Kind:
             id=str(uuid7()) if job_id is None else str(job_id),
             kind=self.name,
             lane=where,
-            tenant=known.tenant,
-            subject=subject,
+            tenant=named[0],
+            subject=named[1],
             stage=self._first,
             args=args,
             priority=options.priority if priority is None else check_priority(priority),
             due_at=due_at,
             expires_at=self._expires_at(due_at, expires),
-            key=key,
-            gates=needs.uses(known.all()) if needs.fixed is None else needs.fixed,
+            key=named[2],
+            gates=gates,
             policy=self.policy,
             candidates=() if candidates is None else tuple(candidates),
         )

@@ -382,20 +382,23 @@ class KnownValues:
         """Return all values by name: the arguments, `tenant`, `lane` and `kind`."""
         return {**self.values, "tenant": self.tenant, "lane": self.lane, "kind": self.kind}
 
-    def take(
+    def named(
+        self, options: KindOptions, tenant: str | None, subject: str | None, key: str | None
+    ) -> tuple[str, str | None, str | None]:
+        """Return tenant, subject and key of a job: those that were passed, or else by template."""
+        self.tenant = self._name("tenant", options.tenant, tenant, empty=True) or ""
+        return (
+            self.tenant,
+            self._name("subject", options.subject, subject),
+            self._name("key", options.key, key),
+        )
+
+    def _name(
         self, what: str, template: str | None, given: str | None, *, empty: bool = False
     ) -> str | None:
-        """Return the name that was passed, or else the template filled in.
-
-        Args:
-            what: what is named; a "tenant" becomes a value for later templates.
-        """
+        """Return the name that was passed, or else the template filled in."""
         if given is not None:
-            name = check_name(what, given, empty=empty)
-        elif template is None or not placeholders(template):
-            name = template
-        else:
-            name = resolve(template, self.all(), what=what)
-        if what == "tenant":
-            self.tenant = name or ""
-        return name
+            return check_name(what, given, empty=empty)
+        if template is None or not placeholders(template):
+            return template
+        return resolve(template, self.all(), what=what)

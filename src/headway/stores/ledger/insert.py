@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -186,6 +186,8 @@ class Insertion:
         self.derived = derived
         self.cache = cache
         self.models: dict[Shape, JobRow] = {}
+        self.last: NewJob | None = None
+        self.last_model: JobRow
         self.rows: list[JobRow] = []
         self.keys: dict[tuple[str, str], KeyRow] = {}
         self.follow: list[NewJob] = []
@@ -195,28 +197,23 @@ class Insertion:
         """Insert jobs that do not exist; return replies in the order of the jobs."""
         check_jobs(jobs)
         self._read_flows_ahead(jobs)
-        known = self.ledger.jobs.known(list(map(_ID, jobs)))
+        ids = list(map(_ID, jobs))
+        known = self.ledger.jobs.known(ids)
         if self.derived and known:
             jobs = [self._find_id(job) if job.id in known else job for job in jobs]
-        key_rows = self._valid_key_rows(jobs)
+        keyed = any(map(_KEY, jobs))  # a key is never empty
+        key_rows = self._valid_key_rows(jobs) if keyed else {}
+        # Usually none of the jobs can exist, and none needs to be looked up.
+        all_new = not (known or keyed) and len(set(ids)) == len(ids)
         in_parts = self.limited and len(jobs) > UNDIVIDED and self._may_split(jobs)
         part = FIRST_PART if in_parts else len(jobs)
         seen: dict[str, NewJob] = {}
         replies: list[Sent] = []
         for job in jobs:
-            if job.id in known:
-                self._check_same(job)
-                replies.append(Sent(job.id, created=False))
+            existing = None if all_new else self._existing(job, known, seen, key_rows)
+            if existing is not None:
+                replies.append(Sent(existing, created=False))
                 continue
-            if job.id in seen:
-                _refuse_other_body(job, seen[job.id].body_hash())
-                replies.append(Sent(job.id, created=False))
-                continue
-            holder = self._holder_or_take(job, job.key, key_rows) if job.key else None
-            if holder is not None:
-                replies.append(Sent(holder, created=False))
-                continue
-            seen[job.id] = job
             self._add_row(job)
             replies.append(Sent(job.id, created=True))
             if len(self.rows) == part:
@@ -226,6 +223,35 @@ class Insertion:
         if self.follow:
             insert_new(self.ledger, self.cache, self.follow, limited=False, derived=True)
         return replies
+
+    def _existing(
+        self,
+        job: NewJob,
+        known: Collection[str],
+        seen: dict[str, NewJob],
+        key_rows: dict[tuple[str, str], KeyRow],
+    ) -> str | None:
+        """Return the id of the job that is this one; None if it is new, which is then recorded.
+
+        Args:
+            known: ids of stored jobs.
+            seen: the new jobs before this one in the batch, by id.
+            key_rows: the valid keys, stored or of the batch.
+
+        Raises:
+            IdConflict: the job of its id has another body.
+            KeyConflict: the job of its key has another body.
+        """
+        if job.id in known:
+            self._check_same(job)
+            return job.id
+        if job.id in seen:
+            _refuse_other_body(job, seen[job.id].body_hash())
+            return job.id
+        holder = self._holder_or_take(job, job.key, key_rows) if job.key else None
+        if holder is None:
+            seen[job.id] = job
+        return holder
 
     def _may_split(self, jobs: Sequence[NewJob]) -> bool:
         """Return whether the batch may be written in parts.
@@ -265,9 +291,6 @@ class Insertion:
 
     def _valid_key_rows(self, jobs: Sequence[NewJob]) -> dict[tuple[str, str], KeyRow]:
         """Return the key rows of these jobs that are valid now."""
-        if not any(map(_KEY, jobs)):
-            # A key is never empty.
-            return {}
         places = [(job.tenant, job.key) for job in jobs if job.key is not None]
         now, rows = self.ledger.now, self.ledger.keys.load(places)
         return {
@@ -329,7 +352,17 @@ class Insertion:
 
     def _row_to_copy(self, job: NewJob) -> JobRow:
         """Return the row to copy for jobs with the same lane, tenant, kind, gates and policy."""
-        policy = job.policy
+        policy, before = job.policy, self.last
+        if (
+            before is not None
+            and job.kind is before.kind
+            and job.gates is before.gates
+            and policy is before.policy
+            and job.lane is before.lane
+            and job.tenant is before.tenant
+        ):
+            # Jobs that one kind made share these objects, and comparing costs less than hashing.
+            return self.last_model
         # Jobs of a batch share policy objects, so the object's id is enough.
         shape = (job.lane, job.tenant, job.kind, job.gates, id(policy))
         model = self.models.get(shape)
@@ -352,6 +385,7 @@ class Insertion:
                 keyed=keyed,
                 care=needs_care(policy.on_final is not None, policy.cascade, policy.keep_ms),
             )
+        self.last, self.last_model = job, model
         return model
 
     def _end_exhausted(self, row: JobRow, job: NewJob) -> None:
@@ -385,9 +419,10 @@ class Insertion:
             if state is State.WAITING:
                 ledger.wake(lane)
         ledger.counts.happened("enqueued", len(self.rows))
-        later = (row for row in self.rows if row.state is State.SCHEDULED)
-        for lane, at in dict.fromkeys(map(_DUE, later)):
-            ledger.wake(lane, at)
+        if any(state is State.SCHEDULED for _, state in counts):
+            later = (row for row in self.rows if row.state is State.SCHEDULED)
+            for lane, at in dict.fromkeys(map(_DUE, later)):
+                ledger.wake(lane, at)
         self.rows, self.keys = [], {}
 
     def _check_backlog(self, lanes: Iterable[str], counts: Mapping[tuple[str, State], int]) -> None:

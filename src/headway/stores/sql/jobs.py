@@ -17,11 +17,13 @@ from headway.stores.sql.statement import ANY_JOB, Select, SessionOf, SqlSession,
 
 _NEW_AS_IS = (
     *("flow", "policy", "priority", "due_at", "created_at", "care", "subject", "stage"),
-    *("expires_at", "entry", "fired_at", "key", "args"),
+    *("expires_at", "entry", "fired_at", "key", "args", "id"),
 )
 _new_as_is = attrgetter(*_NEW_AS_IS)
-NEW = (*_NEW_AS_IS, "id", "state", "lane", "keyed", "cascade")
-"""The columns of `new_values`."""
+_LANE, _STATE = attrgetter("lane"), attrgetter("state")
+_KEYED, _CASCADE = attrgetter("keyed"), attrgetter("cascade")
+NEW = (*_NEW_AS_IS, "state", "lane", "keyed", "cascade")
+"""The columns of `new_columns`."""
 _SAVED_AS_IS = (
     *("flow", "policy", "priority", "due_at", "run", "attempt", "care", "blocked_ms", "request"),
     *("claimed_at", "finished_at", "purge_at", "subject", "stage", "expires_at", "deadline_at"),
@@ -36,15 +38,17 @@ SAVED = (
 """The columns of `saved_values`."""
 
 
-def new_values(row: JobRow, lane: int) -> tuple[Any, ...]:
-    """Return the values of a new, unchanged job, in the order of `NEW`."""
+def new_columns(rows: Sequence[JobRow], lane: Callable[[str], int]) -> tuple[Sequence[Any], ...]:
+    """Return the columns of new, unchanged jobs, in the order of `NEW`; `lane` numbers a lane."""
+    names = dict.fromkeys(map(_LANE, rows))
+    lanes = dict(zip(names, map(lane, names), strict=True))
+    keyed, cascades = [*map(_KEYED, rows)], [*map(_CASCADE, rows)]
     return (
-        *_new_as_is(row),
-        row.id,
-        CODES[row.state],
-        lane,
-        encode_uses(row.keyed) if row.keyed else None,
-        encode_cascade(row.cascade) if row.cascade is not None else None,
+        *zip(*map(_new_as_is, rows), strict=True),
+        [*map(CODES.__getitem__, map(_STATE, rows))],
+        [*map(lanes.__getitem__, map(_LANE, rows))],
+        [*map(encode_uses, keyed)] if any(keyed) else [None] * len(rows),
+        [*map(encode_cascade, cascades)] if any(cascades) else cascades,
     )
 
 

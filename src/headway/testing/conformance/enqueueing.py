@@ -202,8 +202,11 @@ class EnqueueGroup(ConformanceGroup):
             Sent(first.id, created=False),
         ]
 
-    async def test_id_used_twice_in_one_batch_creates_one_job(self, rig: Rig) -> None:
-        job = rig.jobs.make()
+    @pytest.mark.parametrize("key", ["known", None])
+    async def test_id_used_twice_in_one_batch_creates_one_job(
+        self, rig: Rig, key: str | None
+    ) -> None:
+        job = rig.jobs.make(key=key)
         assert await rig.enqueue(job, job) == [
             Sent(job.id, created=True),
             Sent(job.id, created=False),

@@ -59,11 +59,12 @@ def _insert(columns: Sequence[str], listed: Collection[str]) -> str:
     return f"INSERT INTO @job ({', '.join(columns)}) SELECT {', '.join(values)}"
 
 
-OWN = frozenset(("id", "due_at", "subject", "stage", "key", "args"))
-"""The columns that differ between jobs of one kind sent together."""
 INSERT_ONE = Write(_insert(NEW, ()), of("waiting", "scheduled", "expiry", "job"))
-INSERT_ALIKE = Write(_insert(NEW, OWN), INSERT_ONE.changes)
-INSERT = Write(_insert(NEW, NEW), INSERT_ONE.changes)
+INSERTS = tuple(
+    (frozenset(listed), Write(_insert(NEW, listed), INSERT_ONE.changes))
+    for listed in (("id", "args"), ("id", "due_at", "subject", "stage", "key", "args"), NEW)
+)
+"""Each inserts several jobs, with a list for these columns and one value for each of the others."""
 INSERT_FINAL = Write(_insert(FINAL, FINAL), of("job"))
 SAVE = Write(
     f"UPDATE @job AS job SET {', '.join(f'{name} = new.{name}' for name in SAVED)}"  # noqa: S608  (names only)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -26,14 +27,14 @@ from headway.stores.postgres.statement import Mode
 from headway.stores.postgres.tables import job_statements as sql
 from headway.stores.postgres.tables.job_heads import flows_bound, heads_read, take_heads
 from headway.stores.postgres.tables.records import storable
-from headway.stores.sql.jobs import NEW, SAVED, SqlJobs, new_values, saved_values
+from headway.stores.sql.jobs import NEW, SAVED, SqlJobs, new_columns, saved_values
 from headway.stores.sql.statement import Row, Rows, Select
 
 TOGETHER = 32
 """Number of flows whose heads are read together."""
 _LISTS = {"uuid": Ids, "bigint": Numbers, "boolean": Flags, "text": Texts, "bytea": Blobs}
 _decode_run = decoder(RunRow)
-_STATE = attrgetter("state")
+_STATE, _DUE = attrgetter("state"), attrgetter("due_at")
 
 
 class PostgresJobs(SqlJobs[Session]):
@@ -87,25 +88,22 @@ class PostgresJobs(SqlJobs[Session]):
     def insert(self, rows: Sequence[JobRow]) -> None:
         session = self._session
         self._moved()
-        for row in rows:
-            # A job that is due on arrival follows earlier ones.
-            if row.state is State.WAITING and row.due_at < session.now:
-                self._wait_behind(row.flow, row.priority, row.due_at, 0)
-        lane = session.lanes.number
-        values = [new_values(row, lane(row.lane)) for row in rows]
+        # A job that is due on arrival follows earlier ones.
+        if min(map(_DUE, rows)) < session.now:
+            for row in rows:
+                if row.state is State.WAITING and row.due_at < session.now:
+                    self._wait_behind(row.flow, row.priority, row.due_at, 0)
+        columns = new_columns(rows, session.lanes.number)
         if not QUEUED.issuperset(map(_STATE, rows)):
             # Still one statement, so that they arrive in the order in which they are sent.
             ends = [(row.finished_at, row.purge_at, row.reason or None) for row in rows]
-            columns = *_columns(values), *_columns(ends)
-            session.write(sql.INSERT_FINAL, *_packed(sql.FINAL, columns))
+            session.write(sql.INSERT_FINAL, *_packed(sql.FINAL, (*columns, *_columns(ends))))
         elif len(rows) == 1:
-            session.write(sql.INSERT_ONE, *values[0])
+            session.write(sql.INSERT_ONE, *chain.from_iterable(columns))
         else:
-            columns = _columns(values)
-            if _is_alike(columns):
-                session.write(sql.INSERT_ALIKE, *_packed(NEW, columns, sql.OWN))
-            else:
-                session.write(sql.INSERT, *_packed(NEW, columns))
+            differing = _differing(columns)
+            listed, insert = next(one for one in sql.INSERTS if one[0] >= differing)
+            session.write(insert, *_packed(NEW, columns, listed))
         if len(rows) >= FIRST_PART:
             session.send_ahead()
 
@@ -419,19 +417,17 @@ def _fed(rows: list[tuple[int, str, int]]) -> tuple[Numbers, Texts, Numbers]:
     return Numbers(seqs), Texts(gates), Numbers(amounts)
 
 
-_Columns = tuple[tuple[Any, ...], ...]
+_Columns = tuple[Sequence[Any], ...]
 
 
 def _columns(rows: Sequence[Row]) -> _Columns:
     return tuple(zip(*rows, strict=True))
 
 
-def _is_alike(columns: _Columns) -> bool:
-    """Return whether new jobs differ only in the columns of `OWN`."""
+def _differing(columns: _Columns) -> set[str]:
+    """Return the columns of new jobs in which they differ."""
     named = zip(NEW, columns, strict=True)
-    return all(
-        values.count(values[0]) == len(values) for name, values in named if name not in sql.OWN
-    )
+    return {name for name, values in named if values.count(values[0]) < len(values)}
 
 
 def _packed(

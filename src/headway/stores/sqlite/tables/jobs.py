@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from headway.core.check import is_job_id
 from headway.core.flow import Head, Order
@@ -17,7 +18,7 @@ from headway.stores.ledger.rows import (
     JobRow,
     RunRow,
 )
-from headway.stores.sql.jobs import SqlJobs, new_values, saved_values
+from headway.stores.sql.jobs import SqlJobs, new_columns, saved_values
 from headway.stores.sql.statement import KEPT_EVENTS, Row
 from headway.stores.sqlite.caches import LAST_SEQ
 from headway.stores.sqlite.database import flat, number_list, text_list
@@ -26,6 +27,7 @@ from headway.stores.sqlite.tables import SqliteTable
 from headway.stores.sqlite.tables import job_statements as sql
 
 _decode_run = decoder(RunRow)
+_SEQ = attrgetter("seq")
 
 
 class SqliteJobs(SqliteTable, SqlJobs[Session]):
@@ -41,17 +43,18 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
         session = self._session
         last = session.numbers[LAST_SEQ]
         lane, word = session.lanes.number, session.words.number
-        queued: list[Row] = []
+        queued: list[JobRow] = []
         others: list[Row] = []
         for seq, row in enumerate(rows, last + 1):
             row.seq = seq
             if row.state in QUEUED:
-                queued.append((seq, *new_values(row, lane(row.lane))))
+                queued.append(row)
             else:
                 first = (seq, row.id, lane(row.lane), row.created_at, row.entry, row.fired_at)
                 others.append((*first, *saved_values(row, word)))
         if queued:
-            self._db.executemany(sql.INSERT_QUEUED, queued)
+            columns = map(_SEQ, queued), *new_columns(queued, lane)
+            self._db.executemany(sql.INSERT_QUEUED, zip(*columns, strict=True))
         if others:
             self._db.executemany(sql.INSERT, others)
         session.numbers.put(LAST_SEQ, last + len(rows))
