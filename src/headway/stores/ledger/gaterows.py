@@ -187,6 +187,9 @@ def place_of(templates: Mapping[str, TemplateRow], gate: str) -> DeclaredGate:
 
 def _as_member(template: str, spec: GateSpec, gate: str) -> list[tuple[int, DeclaredGate]]:
     """Return the pools of this spec that have the gate as a member, with their fixed characters."""
+    # The prefix rules out the members of nearly all other pools, of which there may be many.
+    if not gate.startswith(template.partition("{")[0]):
+        return []
     pools = [(member, gate.removesuffix(f"/{member}")) for member, _ in spec.members]
     return [
         (len(template) + len(member), DeclaredGate(template, pool))

@@ -94,6 +94,11 @@ local function pool_of(gate, member)
 end
 
 local function best_member(best, template, spec, gate)
+  -- The prefix rules out the members of nearly all other pools, of which there may be many.
+  local fixed = string.match(template, '^[^{]*')
+  if string.sub(gate, 1, #fixed) ~= fixed then
+    return best
+  end
   for _, one in ipairs(spec.members) do
     local pool = pool_of(gate, one[1])
     if pool ~= nil and matches(template, pool) then
