@@ -55,7 +55,8 @@ def _rows(
     for name, field in of.model_fields.items():
         if name not in skip:
             # None in the code is sent as null.
-            yield f"`{name}`", _default(field), said[name].replace("None for", "null for")
+            text = said[name].replace("None for", "null for")
+            yield f"`{field.alias or name}`", _default(field), text
 
 
 def _default(field: FieldInfo) -> str:

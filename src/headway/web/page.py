@@ -278,8 +278,8 @@ class BoundAction:
                 given[name] = caller
             elif depends is not None and depends.dependency is not None:
                 given[name] = await _provide(depends.dependency, request)
-            elif name in call.path:
-                given[name] = _read(hint, call.path[name])
+            elif (key := _path_key(hint, name)) in call.path:
+                given[name] = _read(hint, call.path[key])
             elif _is(hint, params.Query):
                 given[name] = _read(hint, call.query)
             elif hint == RepeatKey:
@@ -394,6 +394,11 @@ async def _provide(dependency: Callable[..., Any], request: Request) -> object:
         else:
             given[name] = await _provide(inner.dependency, request)
     return await dependency(**given)
+
+
+def _path_key(hint: object, name: str) -> str:
+    """Return the placeholder of a parameter in the route's path."""
+    return next((one.alias or name for one in marks(hint) if isinstance(one, params.Path)), name)
 
 
 def _depends(hint: object) -> params.Depends | None:

@@ -219,7 +219,7 @@ class Calls:
 
 @asynccontextmanager
 async def calling(
-    folder: Path,
+    folder: Path | str,
     *,
     store: str | Store = "memory://",
     work: bool = True,
@@ -231,7 +231,7 @@ async def calling(
     """Run a server, a worker and a carrier until the block exits.
 
     Args:
-        folder: folder for the directory.
+        folder: folder for the directory, or the directory's URL.
         store: the store with the leads.
         work: whether a worker runs from the start.
         settings: the table [calls].
@@ -242,7 +242,8 @@ async def calling(
     async with AsyncExitStack() as stack:
         world = await stack.enter_async_context(carrying(**carrier))
         telephony = read_telephony({"twilio": world.settings(), **(telephony or {})})
-        directory = Directory(f"sqlite:///{folder}/directory.db")
+        url = folder if isinstance(folder, str) else f"sqlite:///{folder}/directory.db"
+        directory = Directory(url)
         parts = Parts(directory=directory, telephony=telephony, timing=timing)
         system = make({"jitter": "0s", **(settings or {})}, parts)
         app = hw.App(store) if isinstance(store, str) else hw.App(store=store)

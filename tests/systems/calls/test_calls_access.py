@@ -49,6 +49,8 @@ EXPECTED = {
     "DELETE /leads/{id}": Expected(SEND, Reach.LEAD),
     "GET /numbers": Expected(OBSERVE, Reach.WHOLE),
     "POST /numbers": Expected(DEFINE, Reach.WHOLE),
+    "POST /numbers/import": Expected(DEFINE, Reach.WHOLE),
+    "GET /numbers/{number}": Expected(OBSERVE, Reach.WHOLE),
     "PATCH /numbers/{number}": Expected(DEFINE, Reach.WHOLE),
     "DELETE /numbers/{number}": Expected(DEFINE, Reach.WHOLE),
     "GET /templates": Expected(OBSERVE, Reach.WHOLE),
@@ -69,6 +71,8 @@ BODIES: dict[str, Any] = {
     "PUT /templates/{name}": {},
     "PUT /calls/migration": {"mode": "off"},
 }
+CSV = f"number,provider,maximum_channels\n{OTHER},twilio,1\n"
+CSV_HEADERS = {"Content-Type": "text/csv"}
 TABLE = {"table": {"own": True}}
 """The routes of a migration exist only with a source table."""
 
@@ -76,6 +80,8 @@ TABLE = {"table": {"own": True}}
 async def one_call(calls: Calls, who: Role | str | None, name: str, lead: str) -> httpx.Response:
     method, path = name.split(" ")
     path = path.format(id=lead, number=NUMBER, name="greeting", provider="twilio")
+    if path.endswith("/import"):
+        return await calls.rig.call(who, method, path, content=CSV, headers=CSV_HEADERS)
     if who is None:
         return await calls.rig.call(None, method, path, BODIES.get(name))
     return await calls.call(method, path, BODIES.get(name), who=who)

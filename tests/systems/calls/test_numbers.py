@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import headway as hw
 from headway.contract.views import GatesQuery
-from headway.systems.calls import make
+from headway.systems.calls import catalogue_routes, make
 from headway.systems.calls.catalogue import (
     CatalogueContents,
     Number,
@@ -25,6 +27,7 @@ from headway.systems.directory.database import Directory
 from headway.systems.parts import Parts
 from headway.systems.telephony.providers import Telephony
 from tests.server.rig import serving
+from tests.servers.postgres import fresh_database
 from tests.servers.stores import SERVERS_SAMPLED, NewUrl
 from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, Calls, calling
 
@@ -292,6 +295,155 @@ async def test_invalid_number_is_refused(calls: Calls) -> None:
     listed = (await calls.ask("/numbers"))["rows"]
     assert [one["number"] for one in listed] == [NUMBER]
     assert PHONE not in str(listed)
+
+
+async def test_change_of_a_number_is_refused_if_another_was_made_meanwhile(calls: Calls) -> None:
+    await calls.number(NUMBER, pool="gold")
+    path = f"/numbers/{NUMBER}"
+    read = await calls.call("GET", path)
+    assert read.headers["ETag"] == '"1"'
+    assert read.json() == {
+        "number": NUMBER,
+        "provider": "twilio",
+        "maximum_channels": 1,
+        "status": "AVAILABLE",
+        "reseller": None,
+        "pool": "gold",
+        "version": 1,
+    }
+    known = {"If-Match": '"1"'}
+    changed = await calls.call("PATCH", path, {"maximum_channels": 2}, headers=known)
+    assert (changed.status_code, changed.headers["ETag"]) == (200, '"2"')
+    for method, body in (("PATCH", {"maximum_channels": 9, "pool": None}), ("DELETE", None)):
+        late = await calls.call(method, path, body, headers=known)
+        assert (late.status_code, late.json()["title"]) == (409, "revision conflict"), late.text
+    # Nothing of a refused change was declared to the store.
+    (gold,) = (await calls.store.read(GatesQuery(names=("calls.pool:gold",)))).rows
+    assert [(one.name, one.capacity) for one in gold.members] == [(f"calls.pool:gold/{NUMBER}", 2)]
+    cleared = await calls.call("PATCH", path, {"pool": None}, headers={"If-Match": '"2"'})
+    assert (cleared.json()["pool"], cleared.json()["version"]) == (None, 3)
+    assert (await calls.call("DELETE", path, headers={"If-Match": '"3"'})).status_code == 204
+    assert (await calls.call("GET", path)).status_code == 404
+
+
+async def test_numbers_are_listed_in_pages_by_reseller_and_pool(calls: Calls) -> None:
+    await calls.number(OTHER, reseller="acme", pool="gold")
+    await calls.number(NUMBER, reseller="acme")
+    await calls.number(THIRD, pool="gold")
+
+    async def listed(**which: Any) -> list[str]:
+        found, cursor = list[str](), {}
+        while cursor is not None:
+            page = await calls.ask("/numbers", limit=1, **which, **cursor)
+            found += [one["number"] for one in page["rows"]]
+            cursor = page["cursor"] and {"cursor": page["cursor"]}
+        return found
+
+    assert await listed() == [NUMBER, OTHER, THIRD]
+    assert await listed(reseller="acme") == [NUMBER, OTHER]
+    assert await listed(pool="gold") == [OTHER, THIRD]
+    assert await listed(pool="gold", reseller="acme") == [OTHER]
+
+
+async def imports(calls: Calls, *rows: str, query: str = "") -> httpx.Response:
+    """Import rows with all columns."""
+    text = "\n".join(("number,provider,maximum_channels,status,reseller,pool", *rows))
+    return await calls.call(
+        "POST", f"/numbers/import{query}", content=text, headers={"Content-Type": "text/csv"}
+    )
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_import_declares_the_gates_of_all_its_numbers_in_few_requests(
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    monkeypatch.setattr(catalogue_routes, "STEP", 5)
+    async with AsyncExitStack() as stack:
+        directory: Path | str = tmp_path
+        if kind == "postgresql":
+            server = request.getfixturevalue("fast_postgres_server")
+            directory = stack.enter_context(fresh_database(server.url))
+        calls = await stack.enter_async_context(calling(directory, work=False))
+        await calls.number(NUMBER, 3, pool="p7")
+        define, sizes = calls.store.define, list[int]()
+
+        async def counted(request: Any) -> Any:
+            if request.reason == "import of numbers":
+                sizes.append(len(request.items))
+            return await define(request)
+
+        calls.store.define = counted  # pyright: ignore[reportAttributeAccessIssue]
+        rows = [f"+1555100{n:04},twilio,2,,,p{n % 12}" for n in range(600)]
+        reply = await imports(calls, f"{NUMBER},twilio,4,disabled,acme,", *rows)
+        assert reply.status_code == 200, reply.text
+        told = {"rows": 601, "added": 600, "changed": 1, "unchanged": 0, "refused": 0}
+        assert reply.json() == {**told, "faults": []}
+        # First what the known number has less, then all pools.
+        assert sizes == [1, 5, 5, 2]
+        # An empty field keeps its value.
+        found = await calls.ask(f"/numbers/{NUMBER}")
+        assert (found["maximum_channels"], found["status"]) == (4, "DISABLED")
+        assert (found["reseller"], found["pool"], found["version"]) == ("acme", "p7", 2)
+        (gate,) = (await calls.store.read(GatesQuery(names=("calls.pool:p7",)))).rows
+        members = {one.name.rpartition("/")[2]: one.capacity for one in gate.members}
+        assert members == {NUMBER: 0} | {f"+1555100{n:04}": 2 for n in range(7, 600, 12)}
+        sizes.clear()
+        again = (await imports(calls, *rows)).json()
+        assert (again["unchanged"], sizes) == (600, [])
+
+
+async def test_import_reports_its_invalid_rows_and_writes_the_others_if_asked(
+    calls: Calls,
+) -> None:
+    rows = (
+        f"{NUMBER},twilio,1,,,",
+        f"{OTHER},vonnage,1,,,",
+        f"{THIRD},twilio,many,,,",
+        "15550001004,twilio,1,,,",
+        f"{NUMBER},twilio,2,,,",
+    )
+    refused = await imports(calls, *rows)
+    assert refused.status_code == 422
+    errors = [(one["where"], one["what"]) for one in refused.json()["errors"]]
+    for (where, what), (row, start) in zip(
+        errors,
+        (
+            ("row 3", "no call provider is named 'vonnage'"),
+            ("row 4", "maximum_channels is 'many' (it must be a whole number"),
+            ("row 5", "number: "),
+            ("row 6", f"row 2 has the number '{NUMBER}' too"),
+        ),
+        strict=True,
+    ):
+        assert where == row
+        assert what.startswith(start)
+    assert (await calls.ask("/numbers"))["rows"] == []
+    written = (await imports(calls, *rows, query="?partial=true")).json()
+    assert (written["added"], written["refused"]) == (1, 4)
+    assert [one["number"] for one in (await calls.ask("/numbers"))["rows"]] == [NUMBER]
+    assert await from_(calls, await calls.lead()) == NUMBER
+
+
+async def test_import_that_would_move_a_number_during_its_call_changes_nothing(
+    calls: Calls,
+) -> None:
+    await calls.number(NUMBER, pool="gold")
+    await calls.template("vip", numbers="gold")
+    await from_(calls, await calls.lead(template="vip"))
+    reply = await imports(calls, f"{OTHER},twilio,1,,,silver", f"{NUMBER},twilio,1,,,silver")
+    assert reply.status_code == 409
+    told = f"1 channels of the number are in use ({NUMBER}): another pool would not count them"
+    assert told in reply.text
+    listed = (await calls.ask("/numbers"))["rows"]
+    assert [(one["number"], one["pool"]) for one in listed] == [(NUMBER, "gold")]
+    page = await calls.store.read(GatesQuery(names=("calls.pool:gold", "calls.pool:silver")))
+    assert [[one.name for one in row.members] for row in page.rows] == [
+        [f"calls.pool:gold/{NUMBER}"],
+        [],
+    ]
 
 
 async def test_template_names_only_existing_providers(calls: Calls) -> None:

@@ -45,7 +45,7 @@ async def main() -> None:
 asyncio.run(main())
 """
 HEADS = {
-    "calls": "0003",
+    "calls": "0004",
     "calls_seen": "0001",
     "alerts": "0001",
     "field_service": "0002",
@@ -116,6 +116,9 @@ async def test_older_tables_are_upgraded_and_keep_their_contents(url: str) -> No
     await directory.open()
     first = (
         "INSERT INTO calls_templates (name, body) VALUES ('a', '{}')",
+        "INSERT INTO calls_numbers (number, provider, maximum_channels, status) "
+        "VALUES ('+15550001001', 'twilio', 2, 'AVAILABLE')",
+        "ALTER TABLE calls_numbers DROP COLUMN version",
         "ALTER TABLE calls_templates DROP COLUMN checks_at",
         "DROP TABLE calls_leads",
         "DROP TABLE calls_shadow",
@@ -129,11 +132,13 @@ async def test_older_tables_are_upgraded_and_keep_their_contents(url: str) -> No
             await session.execute(text(one))
     await directory.close()
     done = {one.system: (one.before, one.now) for one in await directory_of(url).migrate()}
-    assert (done["calls"], done["field_service"]) == (("0001", "0003"), ("0001", "0002"))
+    assert (done["calls"], done["field_service"]) == (("0001", "0004"), ("0001", "0002"))
     await directory.open()
     async with directory.read() as session:
         found = await session.execute(text("SELECT name, checks_at FROM calls_templates"))
         assert found.all() == [("a", 0)]
+        found = await session.execute(text("SELECT number, version FROM calls_numbers"))
+        assert found.all() == [("+15550001001", 1)]
         for table in ("calls_leads", "calls_shadow", "calls_migration", "field_text_answers"):
             assert (await session.execute(text(f"SELECT * FROM {table}"))).all() == []  # noqa: S608
         revision = await session.execute(text("SELECT id, revision FROM calls_revision"))

@@ -14,7 +14,8 @@ from headway.server.service import Service
 from headway.systems.calls.alert_rules import Thresholds
 from headway.systems.calls.call_events import ROUTES as HOOK_ROUTES
 from headway.systems.calls.catalogue import Catalogue
-from headway.systems.calls.catalogue_routes import ROUTES as BOOK_ROUTES
+from headway.systems.calls.catalogue_routes import NUMBER_ROUTES
+from headway.systems.calls.catalogue_routes import ROUTES as TEMPLATE_ROUTES
 from headway.systems.calls.checks import Checking
 from headway.systems.calls.context import NAME, CallsContext
 from headway.systems.calls.intake import LeadRecipe
@@ -34,7 +35,7 @@ from headway.web.page import DashboardPage
 
 _log = logging.getLogger("headway.calls")
 
-OWN = (LEAD_ROUTES, BOOK_ROUTES, HOOK_ROUTES)
+OWN = (LEAD_ROUTES, NUMBER_ROUTES, TEMPLATE_ROUTES, HOOK_ROUTES)
 
 
 class CallsSystem:

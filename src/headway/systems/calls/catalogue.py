@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import DDL, JSON, BigInteger, CheckConstraint, String, event, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, synonym
 
 from headway.core.errors import UnknownRecord
 from headway.core.gates.opening import Hours
@@ -22,6 +22,7 @@ from headway.core.gates.spec import GateNeed, GateSpec
 from headway.runtime.timing import Timing
 from headway.systems.calls.template import DEFAULT, CallsSettings, Template
 from headway.systems.directory.database import Directory, naming
+from headway.systems.directory.records import VersionedColumns
 
 
 class NumberStatus(StrEnum):
@@ -51,6 +52,7 @@ class Number:
     status: NumberStatus = NumberStatus.AVAILABLE
     reseller: str | None = None
     pool: str | None = None
+    version: int = 1
 
     @property
     def channels(self) -> int:
@@ -85,13 +87,15 @@ class Base(DeclarativeBase):
     metadata = naming()
 
 
-class NumberRecord(Base):
+class NumberRecord(VersionedColumns, Base):
     """A row of `calls_numbers`; see `Number`."""
 
     __tablename__ = "calls_numbers"
     __table_args__ = (CheckConstraint("maximum_channels >= 1", name="channels"),)
 
-    number: Mapped[str] = mapped_column(String(16), primary_key=True)
+    id: Mapped[str] = mapped_column("number", String(16), primary_key=True)
+    number: Mapped[str] = synonym("id")
+    version: Mapped[int] = mapped_column(default=1, server_default="1")
     provider: Mapped[str] = mapped_column(String(64))
     maximum_channels: Mapped[int]
     status: Mapped[str] = mapped_column(String(16))
@@ -107,6 +111,7 @@ class NumberRecord(Base):
             status=NumberStatus(self.status),
             reseller=self.reseller,
             pool=self.pool,
+            version=self.version,
         )
 
 
@@ -314,14 +319,13 @@ def dial_gates(
 
 def all_gates(contents: CatalogueContents) -> dict[str, GateSpec]:
     """Return all gates of numbers and templates, by name."""
-    pools = {DEFAULT_POOL: None}
-    pools |= {one.gate: None for one in contents.numbers.values()}
-    pools |= {
-        pool_gate(one.numbers): None
-        for one in contents.templates.values()
-        if one.numbers is not None
-    }
-    made = {name: _pool(contents, name) for name in pools}
+    pools: dict[str, dict[str, int]] = {DEFAULT_POOL: {}}
+    for number in contents.numbers.values():
+        pools.setdefault(number.gate, {})[number.number] = number.channels
+    for template in contents.templates.values():
+        if template.numbers is not None:
+            pools.setdefault(pool_gate(template.numbers), {})
+    made = {name: Pool(name, members, shared=True) for name, members in pools.items()}
     for template in contents.templates.values():
         made |= {one.name: one for one in (*_hours(template), *_own_rate(template))}
     return made
@@ -348,7 +352,9 @@ def changed_gates(before: CatalogueContents, after: CatalogueContents) -> tuple[
     """
     old, new = all_gates(before), all_gates(after)
     emptied = {
-        name: _pool(after, name) for name, spec in old.items() if name not in new and spec.members
+        name: Pool(name, {}, shared=True)
+        for name, spec in old.items()
+        if name not in new and spec.members
     }
     changed = {name: spec for name, spec in new.items() if old.get(name) != spec}
     return tuple({**emptied, **changed}.values())

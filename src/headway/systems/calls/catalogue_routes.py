@@ -1,16 +1,20 @@
-"""/numbers and /templates: a change is written, declared to the store and applied to leads."""
+"""/numbers and /templates: a change is written, declared to the store and applied to leads.
+
+Templates are no `Records`: PUT replaces one as a whole by its name, and `default` may have no row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from typing import Annotated, TypeVar, cast
+from functools import partial
+from typing import Annotated, Any, ClassVar, cast
 
-from fastapi import Path, Query, Response
+from fastapi import Path, Response
 from pydantic import Field
 from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.contract.definitions import DeclareGate, DefineRequest
@@ -18,10 +22,11 @@ from headway.contract.views import GatesQuery, SpecsQuery
 from headway.core.errors import InvalidState, UnknownRecord
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateSpec
+from headway.core.naming import read_whole
 from headway.server.access import Definer, Observer
 from headway.server.caller import Caller
 from headway.server.paging import PageQuery, WhichPage, page_of
-from headway.server.replies import answer, page_model, reply, reply_model
+from headway.server.replies import answer, reply
 from headway.server.routing import TheService, router
 from headway.server.service import Service
 from headway.systems.calls.catalogue import (
@@ -34,10 +39,11 @@ from headway.systems.calls.catalogue import (
     gate_layout,
     pool_gate,
 )
-from headway.systems.calls.context import STEP, CallsContext, TheContext
+from headway.systems.calls.context import NAME, STEP, CallsContext, TheContext
 from headway.systems.calls.intake import NumberBody, NumberChange, ResellerName
 from headway.systems.calls.template import DEFAULT, Label, TemplateBody
-from headway.systems.directory.records import check_not_null
+from headway.systems.directory.record_routes import RouteDescriptions, add_routes
+from headway.systems.directory.records import Records
 from headway.systems.telephony.texts import check_words
 
 
@@ -75,7 +81,11 @@ async def changing(
         used = await _used_in_other_pools(service, joining.values())
         if used:
             await define(changed_gates(without, before))
-            message = f"{used} channels of the number are in use: another pool would not count them"
+            which = ", ".join(sorted(used)[:3])
+            message = (
+                f"{used.total()} channels of the number are in use ({which}): another pool would "
+                "not count them"
+            )
             hint = "disable the number, and add it to this pool or reseller after its calls"
             raise InvalidState(message, hint=hint)
         # Before the commit, so that every committed number can be called from.
@@ -89,26 +99,21 @@ async def changing(
         context.changed.set()
 
 
-async def _used_in_other_pools(service: Service, numbers: Collection[Number]) -> int:
-    """Return how many channels of these numbers are in use in pools other than theirs."""
+async def _used_in_other_pools(service: Service, numbers: Collection[Number]) -> Counter[str]:
+    """Return how many channels of each number are in use in pools other than its own."""
+    used: Counter[str] = Counter()
     if not numbers:
-        return 0
+        return used
     # Also the pools of removed numbers, which only the store knows.
     known = [one.name for one in await service.store.read(SpecsQuery())]
     pools = [one for one in known if one.startswith((DEFAULT_POOL, pool_gate("")))]
-    others = tuple(
-        member_gate(pool, one.number) for one in numbers for pool in pools if pool != one.gate
-    )
-    return sum(one.used for one in (await service.store.read(GatesQuery(names=others))).rows)
-
-
-ROUTES = router("system: calls", operations="calls_")
-Row = TypeVar("Row", NumberRecord, TemplateRecord)
-
-TheNumber = Annotated[
-    str,
-    Path(max_length=16, description="Phone number, in E.164 format.", examples=["+15550001000"]),
-]
+    for pool in pools:
+        others = [one.number for one in numbers if one.gate != pool]
+        for start in range(0, len(others), STEP):
+            names = tuple(member_gate(pool, one) for one in others[start : start + STEP])
+            page = await service.store.read(GatesQuery(names=names))
+            used.update({one.name.removeprefix(f"{pool}/"): one.used for one in page.rows})
+    return +used
 
 
 class NumbersParams(PageQuery):
@@ -120,102 +125,92 @@ class NumbersParams(PageQuery):
     pool: Label | None = Field(default=None, description="Only numbers in this pool.")
 
 
-@ROUTES.get("/numbers", summary="List numbers", response_model=page_model(Number))
-async def numbers(
-    params: Annotated[NumbersParams, Query()],
-    context: TheContext,
-    caller: Observer,
-) -> Response:
-    """List numbers, in numerical order. GET /v1/gates shows how many of their lines are in use."""
-    caller.whole()
-    rows = [
-        one
-        for one in (await context.catalogue.read()).numbers.values()
-        if params.reseller in {None, one.reseller} and params.pool in {None, one.pool}
-    ]
-    page = page_of(rows, lambda one: one.number, params)
-    return answer({"rows": page.rows, "cursor": page.cursor})
+class CallerNumbers(Records[NumberRecord, NumberBody]):
+    """The numbers, whose changes are declared to the store as gates."""
+
+    table = NumberRecord
+    body = NumberBody
+    shape = Number
+    system = NAME
+    key: ClassVar[str] = "number"
+    needed: ClassVar[Sequence[str]] = ("number", "provider", "maximum_channels")
+    known: ClassVar[Sequence[str]] = ("status", "reseller", "pool")
+    parsers: ClassVar[Mapping[str, Callable[[str], object]]] = {
+        "maximum_channels": partial(read_whole, "maximum_channels"),
+        "status": str.upper,
+    }
+
+    def changing(
+        self, service: Service, caller: Caller, id: str | None = None
+    ) -> AbstractAsyncContextManager[AsyncSession]:
+        """Return the transaction of a change, which declares gates before it is committed."""
+        reason = "import of numbers" if id is None else f"number {id}"
+        return changing(service, _context(service), caller, reason)
+
+    def check(self, service: Service, values: Mapping[str, Any]) -> None:
+        """Check that the provider exists.
+
+        Raises:
+            InvalidValue: no provider has this name.
+        """
+        if "provider" in values:
+            _context(service).telephony.voice(values["provider"])
+
+    async def free_id(self, session: AsyncSession, body: NumberBody) -> str:
+        """Return the number.
+
+        Raises:
+            InvalidState: it exists.
+        """
+        if await session.get(NumberRecord, body.id) is not None:
+            message = f"the number {body.id} already exists"
+            raise InvalidState(message, hint="PATCH /numbers/{number} changes it")
+        return body.id
 
 
-@ROUTES.post(
-    "/numbers", summary="Add a number", status_code=201, response_model=reply_model(Number)
+def _context(service: Service) -> CallsContext:
+    return cast("CallsContext", service.system_services[NAME])
+
+
+NUMBER_ROUTES = router("system: calls", operations="calls_", prefix="/numbers")
+
+NUMBERS = add_routes(
+    NUMBER_ROUTES,
+    CallerNumbers(),
+    reach=Caller.whole,
+    params=NumbersParams,
+    changed=NumberChange,
+    texts=RouteDescriptions(
+        prefix="calls",
+        example="+15550001000",
+        which="Phone number, in E.164 format.",
+        listed="List numbers, in numerical order. GET /v1/gates shows how many of their lines are "
+        "in use.",
+        add="Add a number; waiting leads can be called from it at once.\n\n409: the number exists, "
+        "or it was removed from another pool, and calls from it are in progress.",
+        change="Change a number at once; calls in progress are not affected.\n\nWith DISABLED, no "
+        "new calls start from it. With fewer channels, none start until fewer calls are in "
+        "progress. 409: another reseller or pool was given, and calls from it are in progress.",
+        remove="Remove a number; calls in progress are not affected.",
+        imported="Import CSV with the columns number, provider, maximum_channels, and optionally "
+        "status, reseller, pool.\n\nNumbers that already exist are changed. 409: another reseller "
+        "or pool was given for a number, and calls from it are in progress.",
+    ),
 )
-async def add_number(
-    body: NumberBody, service: TheService, context: TheContext, caller: Definer
-) -> Response:
-    """Add a number; waiting leads can be called from it at once.
 
-    409: the number exists, or it was removed from another pool, and calls from it are in progress.
-
-    Raises:
-        InvalidState: the number exists, or another pool still counts its calls.
-        InvalidValue: no provider has this name.
-    """
-    caller.check_gate(DEFAULT_POOL)
-    context.telephony.voice(body.provider)
-    record = NumberRecord(**body.model_dump(mode="json"))
-    try:
-        async with changing(service, context, caller, f"number {body.number}") as session:
-            session.add(record)
-            await session.flush()
-    except IntegrityError:
-        message = f"the number {body.number} already exists"
-        raise InvalidState(message, hint="PATCH /numbers/{number} changes it") from None
-    return answer(record.read(), 201)
+ROUTES = router("system: calls", operations="calls_")
 
 
-@ROUTES.patch("/numbers/{number}", summary="Change a number", response_model=reply_model(Number))
-async def change_number(
-    number: TheNumber, body: NumberChange, service: TheService, context: TheContext, caller: Definer
-) -> Response:
-    """Change a number at once; calls in progress are not affected.
-
-    With DISABLED, no new calls start from it. With fewer channels, none start until fewer calls are
-    in progress. 409: another reseller or pool was given, and calls from it are in progress.
-
-    Raises:
-        UnknownRecord: there is no such number.
-        InvalidValue: no provider has this name.
-        InvalidState: its pool would change during its calls.
-    """
-    caller.check_gate(DEFAULT_POOL)
-    given = body.model_dump(mode="json", exclude_unset=True)
-    check_not_null({name: one for name, one in given.items() if name not in {"reseller", "pool"}})
-    if "provider" in given:
-        context.telephony.voice(given["provider"])
-    async with changing(service, context, caller, f"number {number}") as session:
-        record = await _found(session, NumberRecord, number)
-        for name, value in given.items():
-            setattr(record, name, value)
-    return answer(record.read())
-
-
-@ROUTES.delete("/numbers/{number}", summary="Remove a number", status_code=204)
-async def remove_number(
-    number: TheNumber, service: TheService, context: TheContext, caller: Definer
-) -> Response:
-    """Remove a number; calls in progress are not affected.
-
-    Raises:
-        UnknownRecord: there is no such number.
-    """
-    caller.check_gate(DEFAULT_POOL)
-    async with changing(service, context, caller, f"number {number}") as session:
-        await session.delete(await _found(session, NumberRecord, number))
-    return Response(status_code=204)
-
-
-async def _found(session: AsyncSession, table: type[Row], name: str) -> Row:
-    """Return a stored number or template.
+async def _stored(session: AsyncSession, name: str) -> TemplateRecord:
+    """Return a stored template.
 
     Raises:
         UnknownRecord: it does not exist.
     """
-    found = await session.get(table, name)
+    found = await session.get(TemplateRecord, name)
     if found is None:
-        noun = table.__tablename__.removeprefix("calls_")
-        message = f"there is no {noun[:-1]} {name[:64]!r}"
-        raise UnknownRecord(message, hint=f"GET /{noun} lists them")
+        message = f"there is no template {name[:64]!r}"
+        raise UnknownRecord(message, hint="GET /templates lists them")
     return found
 
 
@@ -258,7 +253,7 @@ async def template(name: TheName, context: TheContext, caller: Observer) -> Resp
     async with context.directory.read() as session:
         if name == DEFAULT and await session.get(TemplateRecord, name) is None:
             return answer(_named(name, _usual(context)))
-        return answer(_named(name, (await _found(session, TemplateRecord, name)).body))
+        return answer(_named(name, (await _stored(session, name)).body))
 
 
 @ROUTES.put("/templates/{name}", summary="Create or replace a template", response_model=NAMED)
@@ -302,7 +297,7 @@ async def remove_template(
     """
     caller.check_gate(DEFAULT_POOL)
     async with changing(service, context, caller, f"template {name}") as session:
-        await session.delete(await _found(session, TemplateRecord, name))
+        await session.delete(await _stored(session, name))
     return Response(status_code=204)
 
 

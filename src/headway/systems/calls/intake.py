@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
 from jsonschema import Draft202012Validator
@@ -37,6 +37,7 @@ from headway.systems.calls.payload_schema import read_schema
 from headway.systems.calls.source_table.settings import LeadRow
 from headway.systems.calls.source_table.source_table import write_leads
 from headway.systems.calls.template import DEFAULT, Label, Template
+from headway.systems.directory.records import NewRow, RecordChange
 from headway.systems.telephony.phone import Phone, check_phone
 
 MOST_LEADS = 10_000
@@ -97,10 +98,10 @@ _Channels = Annotated[
 ]
 
 
-class NumberBody(Body):
+class NumberBody(NewRow):
     """A number to call from."""
 
-    number: Phone = Field(description="One of the provider's numbers, in E.164 format.")
+    id: Phone = Field(alias="number", description="One of the provider's numbers, in E.164 format.")
     provider: Label = Field(description="Name of the provider in [telephony].", examples=["twilio"])
     maximum_channels: _Channels
     status: NumberStatus = Field(default=NumberStatus.AVAILABLE, strict=False)
@@ -110,8 +111,10 @@ class NumberBody(Body):
     pool: Label | None = Field(default=None, description="Pool of numbers that templates can name.")
 
 
-class NumberChange(Body):
+class NumberChange(RecordChange):
     """Changes to a number; omitted fields stay unchanged."""
+
+    clearable: ClassVar[frozenset[str]] = frozenset({"reseller", "pool"})
 
     provider: Label | None = None
     maximum_channels: _Channels | None = None

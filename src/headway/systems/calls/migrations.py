@@ -23,11 +23,17 @@ def _checks_at() -> None:
     op.add_column("calls_templates", column)
 
 
+def _version() -> None:
+    op.add_column(
+        "calls_numbers", sa.Column("version", sa.Integer, nullable=False, server_default="1")
+    )
+
+
 SCHEMAS = (
     Schema(
         name="calls",
         metadata=Base.metadata,
-        upgrades={"0002": _source_table, "0003": _checks_at},
+        upgrades={"0002": _source_table, "0003": _checks_at, "0004": _version},
     ),
     tally_schema("calls_seen", "calls_tally"),
 )

@@ -12,7 +12,7 @@ from headway.core.state import FINAL, State
 from headway.server.caller import Caller, Permission
 from headway.server.finding import bounded_page
 from headway.systems.calls.catalogue import DEFAULT_POOL, NumberStatus
-from headway.systems.calls.catalogue_routes import change_number
+from headway.systems.calls.catalogue_routes import NUMBERS
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import LANE, LEAD, Outcome, attempts_of, is_lead, read_args
 from headway.web.page import (
@@ -144,7 +144,7 @@ def _reach(caller: Caller, _: FormValues) -> None:
     caller.check_gate(DEFAULT_POOL)
 
 
-_change = partial(Action, endpoint=change_number, of=("number",), reach=_reach)
+_change = partial(Action, endpoint=NUMBERS.change, of=("number",), reach=_reach)
 DISABLE = _change(
     name="calls-disable-number",
     label="Disable",

@@ -22,8 +22,9 @@ from sqlalchemy.exc import IntegrityError
 from headway.core.errors import InvalidState, InvalidValue
 from headway.runtime.faults import faults, sentence
 from headway.server.bodies.base import QueryModel
+from headway.server.caller import Caller
 from headway.server.problems import add_members
-from headway.systems.directory.database import Directory
+from headway.server.service import Service
 from headway.systems.directory.records import ImportReport, New, R, Records, RowFields
 
 
@@ -198,12 +199,11 @@ async def uploaded(request: Request) -> AsyncGenerator[IO[bytes]]:
 
 
 async def run_import(
-    directory: Directory, file: IO[bytes], records: Records[R, New], at: int, *, partial: bool
+    service: Service, caller: Caller, file: IO[bytes], records: Records[R, New], *, partial: bool
 ) -> ImportReport:
     """Import a file.
 
     Args:
-        at: now, ms UTC.
         partial: whether valid rows are written even if others are not valid.
 
     Raises:
@@ -213,20 +213,20 @@ async def run_import(
         StoreUnavailable: the directory cannot be reached. After any of these errors, earlier
             batches are written if `partial` is set; otherwise nothing is.
     """
-    report = ImportReport()
+    report, at = ImportReport(), service.timing.wall_at()
     try:
         if partial:
-            async for batch in _batches(file, records, report):
-                async with directory.change() as session:
+            async for batch in _batches(service, file, records, report):
+                async with records.changing(service, caller) as session:
                     await records.write(session, batch, report, at)
             return report
         # Validate without a transaction first, so that no lock is held meanwhile.
-        async for _ in _batches(file, records, report):
+        async for _ in _batches(service, file, records, report):
             pass
         _check_none_refused(report)
         report = ImportReport()
-        async with directory.change() as session:
-            async for batch in _batches(file, records, report):
+        async with records.changing(service, caller) as session:
+            async for batch in _batches(service, file, records, report):
                 await records.write(session, batch, report, at)
             _check_none_refused(report)
     except IntegrityError:
@@ -252,7 +252,7 @@ def _check_none_refused(report: ImportReport) -> None:
 
 
 async def _batches(
-    file: IO[bytes], records: Records[R, New], report: ImportReport
+    service: Service, file: IO[bytes], records: Records[R, New], report: ImportReport
 ) -> AsyncGenerator[list[tuple[int, New]]]:
     """Yield the valid rows; count the others as refused."""
     file_rows = ImportFile(file, needed=records.needed, known=records.known)
@@ -267,6 +267,7 @@ async def _batches(
             report.rows += 1
             try:
                 row = _parse_row(records, fields)
+                records.check(service, row.values)
                 _check_repeated(records, row, number, seen)
             except InvalidValue as error:
                 report.refuse(number, str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Protocol, cast
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from sqlalchemy import select
@@ -18,8 +18,6 @@ from headway.server.caller import Caller
 from headway.server.paging import PageQuery, decode_cursor, encode_cursor
 from headway.server.replies import answer, page_model, reply_model
 from headway.server.routing import TheService
-from headway.server.service import Service
-from headway.systems.directory.database import Directory
 from headway.systems.directory.importing import (
     CSV_BODY,
     ImportParams,
@@ -42,15 +40,6 @@ IfVersion = Annotated[
 ]
 
 
-class HasDirectory(Protocol):
-    """What a system with records registers in `Service.system_services`."""
-
-    @property
-    def directory(self) -> Directory:
-        """The database of the records."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RouteDescriptions:
     """Descriptions of the routes in the API documentation; the noun provides the defaults.
@@ -58,6 +47,7 @@ class RouteDescriptions:
     Attributes:
         prefix: prefix of the operation ids.
         example: an example of an id.
+        which: what the id in a path is.
     """
 
     prefix: str
@@ -65,6 +55,8 @@ class RouteDescriptions:
     change: str
     remove: str
     imported: str
+    which: str | None = None
+    listed: str | None = None
     one: str | None = None
     add: str | None = None
 
@@ -77,7 +69,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes that share parameters)
     params: type[PageQuery],
     changed: type[RecordChange],
     texts: RouteDescriptions,
-) -> None:
+) -> RecordHandlers:
     """Add the routes of a record type: list, get, add, change, remove, import.
 
     Args:
@@ -85,18 +77,16 @@ def add_routes(  # noqa: C901, PLR0915  (six routes that share parameters)
         reach: raises Forbidden if the records are outside the caller's scope.
     """
     noun = records.noun
-    taken = f"this id{f' or this {records.unique}' if records.unique else ''}"
+    taken = f"this {records.key}{f' or this {records.unique}' if records.unique else ''}"
     which = Annotated[
         Name,
         Path(
+            alias=records.key,
             max_length=MAX_ID,
-            description=f"Id of the {noun.replace('-', ' ')}.",
+            description=texts.which or f"Id of the {noun.replace('-', ' ')}.",
             examples=[texts.example],
         ),
     ]
-
-    def directory(service: Service) -> Directory:
-        return cast("HasDirectory", service.system_services[records.system]).directory
 
     def shown(found: R, caller: Caller, status: int = 200) -> Response:
         tag = {"ETag": f'"{found.version}"'}
@@ -109,20 +99,21 @@ def add_routes(  # noqa: C901, PLR0915  (six routes that share parameters)
     async def listing(params: Any, service: TheService, caller: Observer) -> Response:  # noqa: ANN401  (typed below)
         reach(caller)
         rows, after = records.filtered(select(records.table), params), decode_cursor(params.cursor)
-        async with directory(service).read() as session:
+        async with records.directory(service).read() as session:
             found, last = await records.page(session, rows, after, params.limit)
         shown = [records.view(one, caller) for one in found]
         return answer({"rows": shown, "cursor": encode_cursor(last)})
 
     async def one(id: str, service: TheService, caller: Observer) -> Response:
         reach(caller)
-        async with directory(service).read() as session:
+        async with records.directory(service).read() as session:
             return shown(await records.find(session, id), caller)
 
     async def add(body: Any, service: TheService, caller: Definer) -> Response:  # noqa: ANN401  (as above)
         reach(caller)
+        records.check(service, body.values)
         try:
-            async with directory(service).change() as session:
+            async with records.changing(service, caller, body.id) as session:
                 added = await records.add(session, body, service.timing.wall_at())
         except IntegrityError:
             raise id_conflict() from None
@@ -136,11 +127,13 @@ def add_routes(  # noqa: C901, PLR0915  (six routes that share parameters)
         if_match: IfVersion = None,
     ) -> Response:
         reach(caller)
+        values = body.values
+        records.check(service, values)
         try:
-            async with directory(service).change() as session:
+            async with records.changing(service, caller, id) as session:
                 found = await records.find(session, id, to_change=True)
                 check_version(f"the {noun} {id!r}", found.version, if_match)
-                await records.change(session, found, body.values, service.timing.wall_at())
+                await records.change(session, found, values, service.timing.wall_at())
         except IntegrityError:
             raise id_conflict() from None
         return shown(found, caller)
@@ -151,7 +144,7 @@ def add_routes(  # noqa: C901, PLR0915  (six routes that share parameters)
         reach(caller)
         # Before the transaction, so that no lock is held while the store is read.
         await records.check_unused(service.store, id)
-        async with directory(service).change() as session:
+        async with records.changing(service, caller, id) as session:
             found = await records.find(session, id, to_change=True)
             check_version(f"the {noun} {id!r}", found.version, if_match)
             await session.delete(found)
@@ -164,21 +157,20 @@ def add_routes(  # noqa: C901, PLR0915  (six routes that share parameters)
         caller: Definer,
     ) -> Response:
         reach(caller)
-        at = service.timing.wall_at()
         async with uploaded(request) as file:
-            report = await run_import(directory(service), file, records, at, partial=params.partial)
-        return answer(report)
+            return answer(await run_import(service, caller, file, records, partial=params.partial))
 
     listing.__annotations__["params"] = Annotated[params, Query()]
     add.__annotations__["body"] = records.body
     change.__annotations__["body"] = changed
     for route in (one, change, remove):
         route.__annotations__["id"] = which
-    handlers = _Handlers(listing, one, add, change, remove, imported)
+    handlers = RecordHandlers(listing, one, add, change, remove, imported)
     _register(routes, records, handlers, texts)
+    return handlers
 
 
-class _Handlers(NamedTuple):
+class RecordHandlers(NamedTuple):
     """The functions of a record type's routes."""
 
     listing: _Handler
@@ -190,21 +182,21 @@ class _Handlers(NamedTuple):
 
 
 def _register(
-    routes: APIRouter, records: Records[R, New], handlers: _Handlers, texts: RouteDescriptions
+    routes: APIRouter, records: Records[R, New], handlers: RecordHandlers, texts: RouteDescriptions
 ) -> None:
     """Add the routes, with their descriptions in the API documentation."""
-    noun, reply = records.noun, reply_model(records.shape)
+    noun, reply, path = records.noun, reply_model(records.shape), f"/{{{records.key}}}"
     p, plain = texts.prefix, noun.replace("-", " ")
     about = f"a {plain}"
     routes.get(
         "",
         operation_id=f"{p}_{noun}s",
         summary=f"List {plain}s",
-        description=f"List {plain}s by id.",
+        description=texts.listed or f"List {plain}s by id.",
         response_model=page_model(records.shape),
     )(handlers.listing)
     routes.get(
-        "/{id}",
+        path,
         operation_id=f"{p}_{noun}",
         summary=f"Get {about}",
         description=texts.one or f"Return a {plain}.",
@@ -219,14 +211,14 @@ def _register(
         response_model=reply,
     )(handlers.add)
     routes.patch(
-        "/{id}",
+        path,
         operation_id=f"{p}_change_{noun}",
         summary=f"Change {about}",
         description=texts.change,
         response_model=reply,
     )(handlers.change)
     routes.delete(
-        "/{id}",
+        path,
         operation_id=f"{p}_remove_{noun}",
         summary=f"Remove {about}",
         description=texts.remove,

@@ -11,9 +11,10 @@ import re
 import unicodedata
 from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from pydantic import AfterValidator, Field, model_validator
 from sqlalchemy import Integer, Select, String, or_, select
@@ -31,7 +32,8 @@ from headway.core.naming import check_name
 from headway.server.bodies.base import Body
 from headway.server.caller import Caller, Permission
 from headway.server.paging import PageQuery
-from headway.systems.directory.database import collated
+from headway.server.service import Service
+from headway.systems.directory.database import Directory, collated
 
 MAX_ID = 64
 """Maximum length of an id, in characters."""
@@ -71,26 +73,46 @@ PersonName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValid
 """A display name: up to 200 characters."""
 
 
-class RecordColumns:
+class VersionedColumns:
     """The columns of every record."""
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)
-    name: Mapped[str] = mapped_column(String(MAX_NAME))
     version: Mapped[int] = mapped_column(Integer)
 
 
-class NewRecord(Body):
-    """A new record."""
+class RecordColumns(VersionedColumns):
+    """The columns of a record with a name."""
+
+    name: Mapped[str] = mapped_column(String(MAX_NAME))
+
+
+class NewRow(Body):
+    """A new record, whose type decides what its id is."""
+
+    id: Any
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The column values, without the id."""
+        return self.model_dump(exclude={"id"})
+
+    def make_id(self, distinct: str = "") -> str:
+        """Return the id; `distinct` distinguishes ids that are derived from the same name."""
+        del distinct
+        return self.id
+
+
+class NewRecord(NewRow):
+    """A new record with a name."""
 
     id: RecordId | None = Field(
         default=None, description="Id. By default, it is derived from the name."
     )
     name: PersonName = Field(description="Name, for people.")
 
-    @property
-    def values(self) -> dict[str, Any]:
-        """The column values, without the id."""
-        return self.model_dump(exclude={"id"})
+    def make_id(self, distinct: str = "") -> str:
+        """Return the id, by default derived from the name; see `id_from_name`."""
+        return self.id or id_from_name(self.name, distinct)
 
 
 class NewNamedRecord(NewRecord):
@@ -175,8 +197,17 @@ class ImportReport:
 RowFields = Mapping[str, str]
 """A row of an import: the text of each column, stripped."""
 
-R = TypeVar("R", bound=RecordColumns)
-New = TypeVar("New", bound=NewRecord)
+R = TypeVar("R", bound=VersionedColumns)
+New = TypeVar("New", bound=NewRow)
+
+
+class HasDirectory(Protocol):
+    """What a system with records registers in `Service.system_services`."""
+
+    @property
+    def directory(self) -> Directory:
+        """The database of the records."""
+        ...
 
 
 def check_not_null(given: dict[str, Any]) -> None:
@@ -215,8 +246,9 @@ class Records(Generic[R, New]):
     """A record type; subclasses set its attributes and override its hooks.
 
     Attributes:
-        table: mapped class; its name in lower case is used in messages and paths.
+        table: mapped class; its name in lower case, without "Record", is the noun.
         system: key of the owning system in `Service.system_services`.
+        key: name of the id in paths and bodies.
         unique: another column whose values must be unique; empty for none.
         needed: columns that an import must have.
         known: further columns that an import may have.
@@ -229,6 +261,7 @@ class Records(Generic[R, New]):
     body: type[New]
     shape: type[Any]
     system: str
+    key: ClassVar[str] = "id"
     unique: ClassVar[str] = ""
     needed: ClassVar[Sequence[str]] = ("name",)
     known: ClassVar[Sequence[str]] = ("id",)
@@ -237,7 +270,30 @@ class Records(Generic[R, New]):
     @property
     def noun(self) -> str:
         """Name of a record in messages and paths."""
-        return self.table.__name__.lower()
+        return self.table.__name__.removesuffix("Record").lower()
+
+    def directory(self, service: Service) -> Directory:
+        """Return the database of the records."""
+        return cast("HasDirectory", service.system_services[self.system]).directory
+
+    def changing(
+        self, service: Service, caller: Caller, id: str | None = None
+    ) -> AbstractAsyncContextManager[AsyncSession]:
+        """Return the transaction of a change, and what must happen before it is committed.
+
+        Args:
+            id: the record to change; None for many, or if it is not known yet.
+        """
+        del caller, id
+        return self.directory(service).change()
+
+    def check(self, service: Service, values: Mapping[str, Any]) -> None:
+        """Check new values against the settings of the server.
+
+        Raises:
+            InvalidValue: a value does not match them.
+        """
+        del service, values
 
     def view(self, record: R, caller: Caller) -> object:
         """Return the reply for a caller; it contains secrets only if the caller may change them."""
@@ -255,9 +311,9 @@ class Records(Generic[R, New]):
         return {}
 
     def filtered(self, rows: Select[R], params: PageQuery) -> Select[R]:
-        """Add the filters of a listing to its query."""
-        del params
-        return rows
+        """Add the filters of a listing to its query; by default, columns with the given values."""
+        given = params.model_dump(exclude=set(PageQuery.model_fields), exclude_none=True)
+        return rows.filter_by(**given)
 
     async def page(
         self, session: AsyncSession, rows: Select[R], after: str | None, limit: int
@@ -315,7 +371,7 @@ class Records(Generic[R, New]):
             KeyConflict: another record has the unique value.
         """
         await self._check_unique(session, body.values)
-        added = self._new(body, await self._free_id(session, body), at)
+        added = self._new(body, await self.free_id(session, body), at)
         session.add(added)
         await session.flush()
         await self.derive(session, [added])
@@ -355,7 +411,7 @@ class Records(Generic[R, New]):
     def unique_values(self, row: New) -> Sequence[tuple[str, str]]:
         """Return the (column, value) pairs that no other row of the import may have."""
         if not self.unique:
-            return [("id", self._id_of(row))]
+            return [(self.key, self._id_of(row))]
         own = [(self.unique, str(getattr(row, self.unique)))]
         return [*own, ("id", row.id)] if row.id else own
 
@@ -418,9 +474,7 @@ class Records(Generic[R, New]):
 
     def _id_of(self, row: New) -> str:
         # Not derived from the name alone: rows further down may have the same name.
-        return row.id or id_from_name(
-            row.name, str(getattr(row, self.unique)) if self.unique else ""
-        )
+        return row.make_id(str(getattr(row, self.unique)) if self.unique else "")
 
     def _new(self, body: New, id: str, at: int) -> R:
         values = body.values
@@ -448,14 +502,13 @@ class Records(Generic[R, New]):
             message = f"{what} belongs to the {self.noun} {owner.id!r}"
             raise KeyConflict(message, hint=f"each {self.noun} needs its own")
 
-    async def _free_id(self, session: AsyncSession, body: New) -> str:
+    async def free_id(self, session: AsyncSession, body: New) -> str:
         """Return the given id, or a free one derived from the name.
 
         Raises:
             IdConflict: another record has it.
         """
-        made = dict.fromkeys((id_from_name(body.name), self._id_of(body)))
-        tries = [body.id] if body.id else list(made)
+        tries = list(dict.fromkeys((body.make_id(), self._id_of(body))))
         statement = select(self.table.id).where(self.table.id.in_(tries))
         taken = set(await session.scalars(statement))
         free = next((one for one in tries if one not in taken), None)
@@ -466,5 +519,5 @@ class Records(Generic[R, New]):
         return free
 
 
-def _given_fields(row: NewRecord) -> dict[str, Any]:
+def _given_fields(row: NewRow) -> dict[str, Any]:
     return {name: one for name, one in row.values.items() if name in row.model_fields_set}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from fastapi.routing import APIRoute
 from sqlalchemy import or_, select
 
 from headway.contract.views import GatesQuery, GateState, StatsQuery
@@ -18,8 +17,7 @@ from headway.systems.field_service.messages import place
 from headway.systems.field_service.records import Technician
 from headway.systems.field_service.request import OFFERS, Status, lock_of
 from headway.systems.field_service.request_routes import complete
-from headway.systems.field_service.technicians import ROUTES as TECHNICIAN_ROUTES
-from headway.systems.field_service.technicians import TECHNICIANS
+from headway.systems.field_service.technicians import HANDLERS, TECHNICIANS
 from headway.web.page import (
     Action,
     DashboardPage,
@@ -151,17 +149,12 @@ WITHDRAW = _move(
 
 def _duty(name: str, label: str, *, on: bool) -> Action:
     words = "comes on duty" if on else "goes off duty"
-    (change,) = (
-        one.endpoint
-        for one in TECHNICIAN_ROUTES.routes
-        if isinstance(one, APIRoute) and one.methods == {"PATCH"}
-    )
     return Action(
         name=name,
         label=label,
         title=f"{{technician}} {words}",
         explains="This applies from the next offer on; an open one is not affected.",
-        endpoint=change,
+        endpoint=HANDLERS.change,
         call=lambda values: RouteCall(path={"id": values["technician"]}, body={"on_duty": on}),
         done=f"{{technician}} {words}.",
         of=("technician",),

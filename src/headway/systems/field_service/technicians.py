@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import Query, Response
 from pydantic import AfterValidator, ConfigDict, Field
-from sqlalchemy import Select, delete, insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.contract.store import Store
@@ -178,13 +178,6 @@ class Technicians(Records[Technician, TechnicianBody]):
         "channel": str.lower,
     }
 
-    def filtered(self, rows: Select[Technician], params: PageQuery) -> Select[Technician]:
-        """Filter by duty and phone number."""
-        which = cast("TechniciansParams", params)
-        if which.on_duty is not None:
-            rows = rows.where(Technician.on_duty == which.on_duty)
-        return rows if which.phone is None else rows.where(Technician.phone == which.phone)
-
     def time_values(self, values: dict[str, Any], at: int, *, new: bool) -> dict[str, Any]:
         """Start the idle time of a technician who is new or comes on duty."""
         return {"idle_since": at} if new or values.get("on_duty") else {}
@@ -278,7 +271,7 @@ async def near(
     return answer({"rows": found})
 
 
-add_routes(
+HANDLERS = add_routes(
     ROUTES,
     TECHNICIANS,
     reach=check_caller,
