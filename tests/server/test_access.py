@@ -18,7 +18,7 @@ from headway.contract.definitions import DefineRequest, RevokeToken, Role
 from headway.core.errors import Forbidden, InvariantBroken
 from headway.core.hidden import hidden_text
 from headway.runtime.tokens import new_token
-from headway.server.access import policy_of
+from headway.server.access import Observer, policy_of
 from headway.server.build import ROUTERS, build
 from headway.server.caller import ROLES, Caller, Permission
 from headway.server.hooks.signals import SignalBody
@@ -186,6 +186,29 @@ async def test_route_without_a_policy_is_not_served():
     store = open_store("memory://")
     with pytest.raises(InvariantBroken, match="has no policy"):
         build(Service(store, ServerOptions()), [Careless()])
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "taken"), [("/queue/{that}/stats", True), ("/queue/{that:path}/stats", False)]
+)
+async def test_path_of_two_systems_is_not_served(path: str, taken: bool):
+    async def read(that: str, caller: Observer) -> None: ...
+
+    class Other:
+        name = "other"
+
+        def __init__(self, path: str) -> None:
+            self.routers = (APIRouter(),)
+            self.routers[0].get(path)(read)
+
+        async def start(self, service: Service) -> None: ...
+
+    store = open_store("memory://")
+    systems = [Other("/queue/{this}/stats"), Other(path)]
+    message = r"GET /queue/\{that\}/stats is already the path of another route"
+    with pytest.raises(InvariantBroken, match=message) if taken else nullcontext():
+        build(Service(store, ServerOptions()), systems)
     await store.close()
 
 

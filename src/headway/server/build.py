@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from importlib import metadata
@@ -59,6 +60,7 @@ ROUTERS: tuple[APIRouter, ...] = (
 )
 """The routers of the engine; systems add their own."""
 
+_PARAMETER = re.compile(r"\{\w+")
 _MOST_FREQUENT = {"/v1/jobs", "/v1/claims", "/v1/settlements", "/v1/leases"}
 
 FAST_ROUTES: tuple[APIRoute, ...] = tuple(
@@ -127,7 +129,7 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         systems: systems to serve as well.
 
     Raises:
-        InvariantBroken: a route has no policy.
+        InvariantBroken: a route has no policy, or the path of another route.
     """
     options = service.options
 
@@ -147,8 +149,9 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.service = service
+    taken: set[tuple[str, str]] = set()
     for one in (*ROUTERS, *(router for system in systems for router in system.routers)):
-        _check_policies(one)
+        _check_routes(one, taken)
         # Not `include_router`, which would build each route again, on its first request.
         app.router.routes.extend(one.routes)
     describe(app)
@@ -189,8 +192,14 @@ async def alive(service: Service, systems: Sequence[System] = ()) -> AsyncGenera
         await service.close()
 
 
-def _check_policies(router: APIRouter) -> None:
+def _check_routes(router: APIRouter, taken: set[tuple[str, str]]) -> None:
     for route in router.routes:
         if not isinstance(route, APIRoute) or policy_of(route) is None:
             message = f"the route {getattr(route, 'path', route)} has no policy"
             raise InvariantBroken(message, hint="give its handler a caller: needs(...) or public()")
+        # The names of parameters do not matter, but their converters do.
+        called = {(one, _PARAMETER.sub("{", route.path)) for one in route.methods or ()}
+        for method, _ in called & taken:
+            message = f"{method} {route.path} is already the path of another route"
+            raise InvariantBroken(message, hint="only the first of them would be called")
+        taken |= called
