@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headway.core.errors import InvalidValue
+from headway.core.gates.kinds import KINDS
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.spec import GateKind, GateSpec
@@ -39,5 +40,5 @@ def test_gate_that_lets_nothing_pass_or_has_the_shortest_window_is_accepted() ->
     assert Pool("lines", []).members == ()
 
 
-def test_each_kind_of_gate_has_rules() -> None:
-    assert set(RULES) == set(GateKind)
+def test_each_kind_of_gate_has_traits_and_rules() -> None:
+    assert set(RULES) == set(KINDS) == set(GateKind)

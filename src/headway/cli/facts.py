@@ -18,7 +18,7 @@ def gate_state(gate: GateState) -> str:
         return "closed"
     if gate.open:
         return "open"
-    if gate.counts:
+    if gate.traits.counts:
         return "full"
     known = gate.horizon_at is not None or gate.opens_at is not None
     return "closed" if known else "unused"
@@ -45,7 +45,7 @@ def gate_row(clock: LocalClock, gate: GateState, now: int) -> list[str]:
         gate.name,
         gate.kind,
         gate_state(gate),
-        str(gate.used) if gate.counts else "",
+        str(gate.used) if gate.traits.counts else "",
         capacity_text(gate),
         str(gate.parked) if gate.parked else "",
         _opens(clock, gate, now),
@@ -63,7 +63,7 @@ def gate_facts(clock: LocalClock, gate: GateState, now: int) -> list[tuple[str, 
         ("declared as", gate.template if gate.template and gate.template != gate.name else ""),
         ("shared", "yes" if gate.shared else "no, keyed"),
         ("state", gate_state(gate)),
-        ("used", str(gate.used) if gate.counts else ""),
+        ("used", str(gate.used) if gate.traits.counts else ""),
         ("limit" if gate.per_ms else "capacity", capacity_text(gate)),
         ("free", "" if gate.free is None else str(gate.free)),
         ("reserved", f"{gate.reserved} for {gate.reserved_for}" if gate.reserved_for else ""),
@@ -183,7 +183,7 @@ def why_gate(clock: LocalClock, gate: GateState, now: int) -> list[str]:
     return [
         gate.name,
         gate.kind,
-        str(gate.used) if gate.counts else "",
+        str(gate.used) if gate.traits.counts else "",
         "" if gate.capacity is None else str(gate.capacity),
         _opens(clock, gate, now),
         gate.closed_by,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, assert_never
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -30,11 +30,10 @@ from headway.contract.definitions import (
 from headway.contract.store import Sent
 from headway.core.duration import parse_duration
 from headway.core.errors import CallerError, InvalidValue
-from headway.core.gates.hours import HoursSpec, format_spans
-from headway.core.gates.spec import GateKind, GateSpec, GateUse
+from headway.core.gates.kinds import traits_of
+from headway.core.gates.spec import GateUse
 from headway.core.instant import parse_instant
 from headway.core.job import DEFAULT_POLICY, DEFAULT_PRIORITY, JobPolicy, NewJob
-from headway.core.local_time import format_days
 from headway.core.retry import RetryPolicy
 from headway.core.timetable.schedule import Every, format_schedule
 
@@ -233,7 +232,8 @@ def definition(item: Item, reason: str, patience_s: float) -> HttpCall:  # noqa:
 
     match item:
         case DeclareGate():
-            return call("PUT", "gates", item.spec.name, _gate(item.spec))
+            gate = {"kind": str(item.spec.kind), **traits_of(item.spec.kind).declared(item.spec)}
+            return call("PUT", "gates", item.spec.name, gate)
         case SetGate():
             return call("PATCH", "gates", item.name, _numbers(item))
         case ResetGate():
@@ -265,34 +265,6 @@ def definition(item: Item, reason: str, patience_s: float) -> HttpCall:  # noqa:
             raise CallerError(
                 message, hint="start the server with that App (`--app`), or open a store"
             )
-
-
-def _gate(spec: GateSpec) -> Fields:
-    kind: Fields = {"kind": str(spec.kind)}
-    match spec.kind:
-        case GateKind.SLOTS:
-            return {**kind, "capacity": spec.capacity, "shared": spec.shared}
-        case GateKind.RATE:
-            return {**kind, "limit": spec.limit, "per": spec.per_ms, "shared": spec.shared}
-        case GateKind.POOL:
-            kind |= {"strategy": spec.strategy, "shared": spec.shared}
-            return {**kind, "members": dict(spec.members)}
-        case GateKind.HOURS:
-            return kind if spec.hours is None else {**kind, **_hours(spec.hours)}
-        case _:
-            assert_never(spec.kind)
-
-
-def _hours(spec: HoursSpec) -> Fields:
-    return {
-        "hours": format_spans(spec.spans),
-        "days": format_days(spec.days),
-        "tz": spec.tz,
-        "exceptions": {
-            day.isoformat(): format_spans(spans) if spans else None
-            for day, spans in spec.exceptions
-        },
-    }
 
 
 def _entry(spec: EntrySpec) -> Fields:

@@ -7,7 +7,8 @@ from typing import Generic, TypeVar, cast
 
 from headway.contract.definitions import EntrySpec, LaneSpec, TokenSpec
 from headway.core.cascade import Cascade
-from headway.core.gates.spec import GateKind, GateSpec, GateUse
+from headway.core.gates.kinds import traits_of
+from headway.core.gates.spec import GateSpec, GateTraits, GateUse
 from headway.core.job import JobPolicy
 from headway.core.naming import check_text
 from headway.core.state import State
@@ -257,10 +258,6 @@ class HolderView:
     since: int
 
 
-UNCOUNTED = frozenset(str(kind) for kind in GateKind if not kind.counts)
-"""Kinds of gates that are only open or closed."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateState:
     """The current state of a gate.
@@ -314,9 +311,14 @@ class GateState:
     horizon_at: int | None = None
 
     @property
-    def counts(self) -> bool:
-        """Whether it counts permits or starts; otherwise it is only open or closed."""
-        return self.kind not in UNCOUNTED
+    def implicit(self) -> bool:
+        """Whether it is one of the gates that every job passes, or a name that is not declared."""
+        return self.template is None
+
+    @property
+    def traits(self) -> GateTraits:
+        """What its kind does."""
+        return traits_of(self.kind)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -343,7 +343,7 @@ def _kind(
     if shut:
         # The gate that opens last, or at no known time, is the one that holds the job.
         gate = max(shut, key=lambda one: one.opens_at if one.opens_at is not None else 1 << 62)
-        return ("full" if gate.counts else "hours"), gate
+        return ("full" if gate.traits.counts else "hours"), gate
     return ("busy" if workers else "no_worker"), None
 
 

@@ -113,7 +113,7 @@ def show(session: CommandSession, name: GateName) -> None:
     """
     page, now = session.ask_at(GatesQuery(names=(name,)))
     found = page.rows
-    if not found or (found[0].kind == "implicit" and not is_implicit(name)):
+    if not found or (found[0].implicit and not is_implicit(name)):
         message = f"there is no gate {name!r}"
         hint = session.with_store(
             lambda store: similar_gates(store, name, "headway gates lists them")

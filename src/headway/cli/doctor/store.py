@@ -81,7 +81,8 @@ async def check_jobs(store: Store) -> list[Finding]:
             asked += why is not None
             for gate in why.never_fits if why else ():
                 stuck.setdefault(gate, []).append(job.id)
-            pools |= {gate.name for gate in why.closed if gate.kind == POOL} if why else set()
+            closed = why.closed if why else ()
+            pools |= {gate.name for gate in closed if gate.traits.chooses_member}
     if not stuck:
         return [ok("jobs", f"{asked} waiting jobs checked; all fit the capacity of their gates")]
     return [
@@ -106,7 +107,6 @@ async def check_clock(store: Store) -> list[Finding]:
 
 HORIZON_MS = 7 * DAY_MS
 """A chore computes 14 days ahead; less than half of that is left only if no chore runs."""
-POOL = "pool"
 ADD_MEMBERS = "add members to the pool, or raise the capacity of one"
 """The hint for a full pool: a pool has no capacity of its own to raise."""
 _LISTED = 5
@@ -128,7 +128,7 @@ async def check_gates(store: Store) -> list[Finding]:
         if gate.closed_until is not None and not gate.open:
             closed.append(gate.name)
         elif gate.capacity == 0:
-            (empty if gate.kind == POOL else zero).append(gate.name)
+            (empty if gate.traits.chooses_member else zero).append(gate.name)
         elif not gate.open:
             closed += [one.name for one in gate.members if one.closed_until is not None]
     if closed:

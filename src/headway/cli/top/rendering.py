@@ -114,7 +114,7 @@ def _gate(gate: GateState, now: int) -> _Row:
     more = f" +{gate.holder_count - 1}" if gate.holder_count > 1 else ""
     closed = f"{gate.closed_by}: {gate.closed_reason}" if gate.closed_reason else gate.closed_by
     of = capacity_text(gate)
-    used = (f"{gate.used} of {of}" if of else str(gate.used)) if gate.counts else ""
+    used = (f"{gate.used} of {of}" if of else str(gate.used)) if gate.traits.counts else ""
     state, parked = gate_state(gate), str(gate.parked) if gate.parked else ""
     cells = (gate.name, gate.kind, state, used, parked, _opens(gate, now), held + more, closed)
     return _Row(gate.name, cells)

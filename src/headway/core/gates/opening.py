@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from datetime import date
 
 from headway.core.errors import InvalidValue
-from headway.core.gates.hours import hours_spec
-from headway.core.gates.spec import GateKind, GateSpec, check_gate_name
+from headway.core.gates.hours import format_spans, hours_spec
+from headway.core.gates.spec import GateKind, GateSpec, GateTraits, check_gate_name
+from headway.core.local_time import format_days
 from headway.core.naming import placeholders
 
 
@@ -39,3 +40,21 @@ def Hours(  # noqa: N802  (reads as the record that it builds)
             message = f"the hours {text!r} depend on {field!r}, but their name does not"
             raise InvalidValue(message, hint=f"name them {text}:{{{field}}}")
     return GateSpec(name=text, kind=GateKind.HOURS, shared=True, hours=spec)
+
+
+def _declared(spec: GateSpec) -> dict[str, object]:
+    if spec.hours is None:
+        return {}
+    exceptions = {
+        day.isoformat(): format_spans(spans) if spans else None
+        for day, spans in spec.hours.exceptions
+    }
+    return {
+        "hours": format_spans(spec.hours.spans),
+        "days": format_days(spec.hours.days),
+        "tz": spec.hours.tz,
+        "exceptions": exceptions,
+    }
+
+
+HOURS = GateTraits(declared=_declared)

@@ -10,6 +10,7 @@ from headway.core.gates.spec import (
     STRATEGIES,
     GateKind,
     GateSpec,
+    GateTraits,
     Strategy,
     check_count,
     check_gate_name,
@@ -60,6 +61,18 @@ def Pool(  # noqa: N802  (reads as the record that it builds)
     return GateSpec(
         name=text, kind=GateKind.POOL, shared=common, members=checked, strategy=strategy
     )
+
+
+POOL = GateTraits(
+    declared=lambda spec: {
+        "strategy": spec.strategy,
+        "shared": spec.shared,
+        "members": dict(spec.members),
+    },
+    takes_permits=True,
+    chooses_member=True,
+    settable=frozenset({"members"}),
+)
 
 
 def member_gate(pool: str, member: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.core.duration import check_duration
 from headway.core.errors import InvalidValue
-from headway.core.gates.spec import GateKind, GateSpec, check_count, check_gate_name
+from headway.core.gates.spec import GateKind, GateSpec, GateTraits, check_count, check_gate_name
 
 
 def Rate(name: str, limit: int, per: object, *, shared: bool | None = None) -> GateSpec:  # noqa: N802  (reads as the record that it builds)
@@ -33,3 +33,11 @@ def Rate(name: str, limit: int, per: object, *, shared: bool | None = None) -> G
         limit=check_count(f"limit of {text!r}", limit, least=0),
         per_ms=per_ms,
     )
+
+
+RATE = GateTraits(
+    declared=lambda spec: {"limit": spec.limit, "per": spec.per_ms, "shared": spec.shared},
+    counts_starts=True,
+    settable=frozenset({"limit", "per_ms"}),
+    has_own_limit=True,
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.core.gates.spec import GateKind, GateSpec, check_count, check_gate_name
+from headway.core.gates.spec import GateKind, GateSpec, GateTraits, check_count, check_gate_name
 
 
 def Slots(name: str, capacity: int, *, shared: bool | None = None) -> GateSpec:  # noqa: N802  (reads as the record that it builds)
@@ -23,6 +23,14 @@ def Slots(name: str, capacity: int, *, shared: bool | None = None) -> GateSpec: 
         shared=common,
         capacity=check_count(f"capacity of {text!r}", capacity, least=0),
     )
+
+
+SLOTS = GateTraits(
+    declared=lambda spec: {"capacity": spec.capacity, "shared": spec.shared},
+    takes_permits=True,
+    settable=frozenset({"capacity"}),
+    has_own_limit=True,
+)
 
 
 def room(capacity: int | None, used: int) -> int:

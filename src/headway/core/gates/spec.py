@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, get_args
@@ -28,11 +29,6 @@ class GateKind(StrEnum):
 
     # As for `State`.
     __hash__ = str.__hash__
-
-    @property
-    def counts(self) -> bool:
-        """Whether it counts permits or starts; otherwise it is only open or closed."""
-        return self is not GateKind.HOURS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,6 +71,32 @@ class GateSpec:
             InvalidValue: the amount or the hold is not valid.
         """
         return GateNeed(spec=self, amount=check_count("amount", amount, least=1), hold=_hold(hold))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateTraits:
+    """What one kind of gate does, stated in its module; `headway.core.gates.kinds` lists them.
+
+    Attributes:
+        declared: returns the fields of a declaration over HTTP, except its kind.
+        takes_permits: whether a start takes permits, which are returned later.
+        counts_starts: whether a start is counted for the length of a window.
+        chooses_member: whether a start takes a member's permits; a pool may have no members.
+        settable: the fields of `SetGate` that apply to a declared gate of this kind.
+        has_own_limit: whether one instance of a declared gate can have its own limit.
+    """
+
+    declared: Callable[[GateSpec], Mapping[str, object]]
+    takes_permits: bool = False
+    counts_starts: bool = False
+    chooses_member: bool = False
+    settable: frozenset[str] = frozenset()
+    has_own_limit: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts permits or starts; otherwise it is only open or closed."""
+        return self.takes_permits or self.counts_starts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

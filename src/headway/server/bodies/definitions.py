@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, assert_never, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, model_validator
 
@@ -54,6 +53,10 @@ class SlotsBody(Body):
     capacity: Count = Field(description="Number of permits.")
     shared: _Shared = None
 
+    def spec(self, name: str) -> GateSpec:
+        """Return the spec of the gate with this name."""
+        return Slots(name, self.capacity, shared=self.shared)
+
 
 class RateBody(Body):
     """Limits the number of starts in any window."""
@@ -62,6 +65,10 @@ class RateBody(Body):
     limit: Count = Field(description="Maximum number of starts in the window.")
     per: Span = Field(description="Length of the window; at least 1 ms.", examples=["1h"])
     shared: _Shared = None
+
+    def spec(self, name: str) -> GateSpec:
+        """Return the spec of the gate with this name."""
+        return Rate(name, self.limit, f"{self.per}ms", shared=self.shared)
 
 
 class PoolBody(Body):
@@ -73,6 +80,10 @@ class PoolBody(Body):
     )
     strategy: Literal["least_used", "round_robin", "first_free"] = "least_used"
     shared: _Shared = None
+
+    def spec(self, name: str) -> GateSpec:
+        """Return the spec of the gate with this name."""
+        return Pool(name, self.members, strategy=self.strategy, shared=self.shared)
 
 
 class HoursBody(Body):
@@ -89,25 +100,13 @@ class HoursBody(Body):
         examples=[{"2026-12-25": None}],
     )
 
+    def spec(self, name: str) -> GateSpec:
+        """Return the spec of the gate with this name."""
+        return Hours(name, self.hours, days=self.days, tz=self.tz, exceptions=self.exceptions)
+
 
 AnyGate = Annotated[SlotsBody | RateBody | PoolBody | HoursBody, Field(discriminator="kind")]
 """A gate to declare, by its kind."""
-
-
-def gate_spec(name: str, body: AnyGate) -> GateSpec:
-    """Return the spec of a gate."""
-    match body:
-        case SlotsBody():
-            return Slots(name, body.capacity, shared=body.shared)
-        case RateBody():
-            return Rate(name, body.limit, f"{body.per}ms", shared=body.shared)
-        case PoolBody():
-            return Pool(name, body.members, strategy=body.strategy, shared=body.shared)
-        case HoursBody():
-            exceptions: Mapping[str, str | None] = body.exceptions
-            return Hours(name, body.hours, days=body.days, tz=body.tz, exceptions=exceptions)
-        case _:
-            assert_never(body)
 
 
 class GateNumbersBody(ReasonBody):

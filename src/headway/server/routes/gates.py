@@ -21,7 +21,6 @@ from headway.server.bodies.definitions import (
     ClosureBody,
     GateNumbersBody,
     PermitBody,
-    gate_spec,
 )
 from headway.server.caller import Caller, Permission
 from headway.server.paging import (
@@ -107,7 +106,7 @@ async def get_gate(name: Name, service: TheService, caller: Observer) -> Respons
     caller.whole()
     revision = (await service.store.read(StatsQuery())).revision
     page = await service.store.read(GatesQuery(names=(name,)))
-    if not page.rows or (page.rows[0].kind == "implicit" and not is_implicit(name)):
+    if not page.rows or (page.rows[0].implicit and not is_implicit(name)):
         message = f"there is no gate {name[:80]!r}"
         raise UnknownGate(message, hint="GET /v1/gates lists them")
     return answer(page.rows[0], headers=etag(revision))
@@ -127,7 +126,7 @@ async def declare_gate(
     never be changed, because jobs wait at it.
     """
     caller.check_gate(name)
-    item = DeclareGate(spec=gate_spec(name, body))
+    item = DeclareGate(spec=body.spec(name))
     return await define(service, caller, item, if_match=if_match)
 
 

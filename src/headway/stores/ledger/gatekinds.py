@@ -1,4 +1,4 @@
-"""The rules of each kind of gate: room, when it opens, what a start takes, what can be set."""
+"""The rules of each kind of gate: its room, whether it is full, and when it opens."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from headway.core.gates.hours import is_open, next_opening
-from headway.core.gates.pool import member_gate
-from headway.core.gates.slots import room
-from headway.core.gates.spec import GateKind, GateSpec
+from headway.core.gates.opening import HOURS
+from headway.core.gates.pool import POOL, member_gate
+from headway.core.gates.rate import RATE
+from headway.core.gates.slots import SLOTS, room
+from headway.core.gates.spec import GateKind, GateSpec, GateTraits
 from headway.core.gates.view import GateView, MemberView
 from headway.stores.ledger.gaterows import FOREVER, GateRow, is_closed
 from headway.stores.ledger.ledger import Ledger
@@ -135,30 +137,20 @@ def limit_of(declared: int | None, row: GateRow | None) -> int:
     return declared or 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GateRules:
-    """The rules of one kind of gate.
+@dataclass(frozen=True, kw_only=True)
+class GateRules(GateTraits):
+    """The rules of one kind of gate: its traits, and what depends on the gate's rows.
 
     Attributes:
         fill_room: fills in a view with the room that the gate has now, as if it were not closed.
         is_full: returns whether the gate certainly has no room until a permit is returned; a claim
             checks this for each gate of its flows before it examines them, since most are full.
         opens_at: returns when a gate without room for an amount opens by itself, if that is known.
-        takes_permits: whether a start takes permits, which are returned later.
-        counts_starts: whether a start is counted for the length of a window.
-        chooses_member: whether a start takes a member's permits; a pool may have no members.
-        settable: the fields of `SetGate` that apply to a declared gate of this kind.
-        has_own_limit: whether one instance of a declared gate can have its own limit.
     """
 
     fill_room: Callable[[GateRows, GateView, GateSpec, GateRow | None], None]
     is_full: Callable[[GateRows, str, GateSpec, GateRow | None], bool] = is_never_full
     opens_at: Callable[[GateRows, GateView, GateSpec, int], int | None] = opens_as_seen
-    takes_permits: bool = False
-    counts_starts: bool = False
-    chooses_member: bool = False
-    settable: frozenset[str] = frozenset()
-    has_own_limit: bool = False
 
     def row_names(self, name: str, spec: GateSpec) -> Iterable[str]:
         """Return the names of the rows that `fill_room` reads."""
@@ -175,29 +167,12 @@ class GateRules:
         return (member_gate(name, members[name]), name) if self.chooses_member else (name, "")
 
 
+# `vars`, so that a trait is stated in `core` alone, and is read from the rules without a call.
 RULES: Mapping[GateKind, GateRules] = {
-    GateKind.SLOTS: GateRules(
-        fill_room=slots_room,
-        is_full=are_slots_full,
-        takes_permits=True,
-        settable=frozenset({"capacity"}),
-        has_own_limit=True,
-    ),
-    GateKind.RATE: GateRules(
-        fill_room=rate_room,
-        opens_at=rate_opens_at,
-        counts_starts=True,
-        settable=frozenset({"limit", "per_ms"}),
-        has_own_limit=True,
-    ),
-    GateKind.HOURS: GateRules(fill_room=hours_room),
-    GateKind.POOL: GateRules(
-        fill_room=pool_room,
-        is_full=is_pool_full,
-        takes_permits=True,
-        chooses_member=True,
-        settable=frozenset({"members"}),
-    ),
+    GateKind.SLOTS: GateRules(**vars(SLOTS), fill_room=slots_room, is_full=are_slots_full),
+    GateKind.RATE: GateRules(**vars(RATE), fill_room=rate_room, opens_at=rate_opens_at),
+    GateKind.HOURS: GateRules(**vars(HOURS), fill_room=hours_room),
+    GateKind.POOL: GateRules(**vars(POOL), fill_room=pool_room, is_full=is_pool_full),
 }
 
 

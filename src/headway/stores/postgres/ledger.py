@@ -8,6 +8,7 @@ from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateSpec, is_implicit
 from headway.core.state import QUEUED
 from headway.stores.ledger.feeding import FEED_HEADS
+from headway.stores.ledger.gatekinds import RULES
 from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import ClosedPeriod, JobRow
 from headway.stores.postgres.arrays import Texts, ids_of
@@ -162,7 +163,7 @@ def _heads(session: Session, gate: str) -> int:
     if spec is None:
         return 1
     limits = (spec.capacity, spec.limit, *(capacity for _, capacity in spec.members))
-    most = sum(one for one in limits if one) if spec.kind.counts else FEED_HEADS
+    most = sum(one for one in limits if one) if RULES[spec.kind].counts else FEED_HEADS
     return max(1, min(most, FEED_HEADS))
 
 

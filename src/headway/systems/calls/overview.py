@@ -18,7 +18,7 @@ from headway.contract.views import (
     SpecsQuery,
     WorkerView,
 )
-from headway.core.gates.spec import GateKind
+from headway.core.gates.kinds import traits_of
 from headway.core.state import FINAL, State
 from headway.server.alerts.rule_set import Facts
 from headway.server.finding import bounded_page
@@ -244,7 +244,8 @@ async def read_lines(store: Store) -> tuple[LinePool, ...]:
     names = sorted(
         spec.name
         for spec in specs
-        if spec.kind is GateKind.POOL and spec.name.startswith(POOLS) and "{" not in spec.name
+        if traits_of(spec.kind).chooses_member
+        if spec.name.startswith(POOLS) and "{" not in spec.name
     )[:MOST_POOLS]
     if not names:
         return ()

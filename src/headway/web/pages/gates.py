@@ -101,7 +101,6 @@ async def _one(view: PageView, name: str) -> dict[str, object]:
     jobs = await store.read(JobsQuery(ids=tuple(holders), limit=100)) if holders else None
     return {
         "view": gate,
-        "implicit": gate.kind == "implicit",
         "by_id": {} if jobs is None else {one.id: one for one in jobs.rows},
         "waiters": await view.reads.cached(("waiters", name), lambda: _waiters(view, gate), 2.0),
         "track": track,
@@ -112,7 +111,7 @@ async def _waiters(view: PageView, gate: GateState) -> _Waiters:
     """Return the first jobs that wait at a gate, and their number."""
     store = view.service.store
     what, _, name = gate.name.partition(":")
-    if gate.kind != "implicit" and not gate.shared:
+    if not gate.implicit and not gate.shared:
         gate = await _parking(view, gate)
         found = await parked_flows(store, [gate], first=WAITERS)
         jobs = (await first_jobs(store, found.rows))[:WAITERS]
@@ -120,7 +119,7 @@ async def _waiters(view: PageView, gate: GateState) -> _Waiters:
     held = [one for one in (await view.reads.overview()).lanes if one.counts.get(State.WAITING)]
     held.sort(key=lambda one: -one.counts[State.WAITING])
     lanes = [one.name for one in held]
-    if gate.kind == "implicit" and what == "lane":
+    if gate.implicit and what == "lane":
         lanes = [name]
     found = await waiting_flows(store, lanes[:LANES], FIRST)
     flows = [one for one in found.rows if _waits_at(one, gate)]
@@ -141,7 +140,7 @@ async def _parking(view: PageView, gate: GateState) -> GateState:
 
 
 def _waits_at(flow: WaitingFlow, gate: GateState) -> bool:
-    if gate.kind == "implicit":
+    if gate.implicit:
         names = {"all", f"lane:{flow.lane}", f"kind:{flow.kind}", f"tenant:{flow.tenant}"}
         return gate.name in names
     pool = gate.name.partition("/")[0]

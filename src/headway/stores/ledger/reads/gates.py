@@ -212,7 +212,7 @@ def _used(view: GateView, row: GateRow | None, members: tuple[GateState, ...]) -
 
 
 def _capacity(view: GateView, spec: GateSpec, members: tuple[GateState, ...]) -> int | None:
-    if not spec.kind.counts:
+    if not RULES[spec.kind].counts:
         return None
     if members:
         return sum(one.capacity or 0 for one in members)

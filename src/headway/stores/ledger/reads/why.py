@@ -151,14 +151,14 @@ class _Why:
 
     def _too_small(self, name: str) -> str:
         gate = next(one for one in self.closed if one.name == name)
-        if gate.kind != "pool" or gate.capacity:
+        if not gate.traits.chooses_member or gate.capacity:
             return f"never fits {name}, whose capacity is too small"
         if not gate.members:
             return f"pool {name} has no members"
         return f"pool {name} has no member with a capacity above 0"
 
     def _gate(self, gate: GateState) -> str:
-        what = "" if gate.kind == "implicit" else f"{gate.kind} "
+        what = "" if gate.implicit else f"{gate.kind} "
         asks = self.amounts.get(gate.name, 1)
         kept = ""
         if gate.reserved_for == self.row.id:
@@ -167,7 +167,7 @@ class _Why:
             kept = f", {gate.reserved} are kept for {gate.reserved_for}"
         if gate.closed_until is not None:
             return f"{what}{gate.name} is closed{self._closing(gate)}"
-        if not gate.counts:
+        if not gate.traits.counts:
             opens = f" until {self._moment(gate.opens_at)}" if gate.opens_at else ""
             return f"outside {gate.name}{opens}"
         opens = f", opens {self._when(gate.opens_at)}" if gate.opens_at else ""
