@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
+from headway.core.gates.kinds import traits_of
 from headway.lab.history import Acquisition, History
-from headway.lab.invariants import Limits, open_by_clock
-from headway.lab.scenario import HoursTable, PoolTable, Scenario
+from headway.lab.invariants import Limits
+from headway.lab.scenario import Scenario
 
 POINTS = 240
 """Number of equal parts into which a plot divides the time."""
@@ -74,6 +75,7 @@ class UsageMeter:
         self._limits = Limits(scenario, history.changes)
         self._lanes = {f"lane:{name}" for name, lane in scenario.lanes.items() if lane.concurrency}
         self._lanes |= {change.gate for change in history.changes}
+        self._zones = {use.name: use.zone for job in history.jobs for use in job.gates if use.zone}
         self._by_gate = self._acquisitions_by_gate()
 
     def uses(self) -> list[GateUsage]:
@@ -85,7 +87,7 @@ class UsageMeter:
         return [
             self._curve(use.gate, template, steps)
             for template, use, steps in self._rows()
-            if use.instances == 1 and use.kind != "hours" and not use.member
+            if use.instances == 1 and use.mean is not None and not use.member
         ]
 
     def _acquisitions_by_gate(self) -> dict[str, dict[str, list[Acquisition]]]:
@@ -107,15 +109,12 @@ class UsageMeter:
             for gate, acquisitions in gates.items():
                 steps = self._steps(template, acquisitions)
                 yield template, self._one(gate, template, acquisitions, steps), steps
-                if isinstance(self._limits.table(template), PoolTable):
-                    yield from self._members(gate, template, acquisitions)
+                yield from self._members(gate, template, acquisitions)
 
     def _members(
         self, gate: str, template: str, acquisitions: list[Acquisition]
     ) -> Iterator[tuple[str, GateUsage, list[tuple[int, int]]]]:
-        table = self._limits.table(template)
-        members = table.members if isinstance(table, PoolTable) else {}
-        for member in members:
+        for member in self._limits.members.get(template, ()):
             own = [acquisition for acquisition in acquisitions if acquisition.member == member]
             steps = self._steps(template, own)
             yield template, self._one(gate, template, own, steps, member=member), steps
@@ -146,7 +145,7 @@ class UsageMeter:
         *,
         member: str = "",
     ) -> GateUsage:
-        kind = self._kind(template)
+        counts = traits_of(self._kind(template)).counts
         area = full_ms = 0
         for (at, used), until in zip(steps, _ends(steps, self.end_at), strict=True):
             area += used * (until - at)
@@ -156,14 +155,14 @@ class UsageMeter:
         name = f"{gate}/{member}" if member else gate
         return GateUsage(
             gate=name,
-            kind="slots" if member else kind,
+            kind="slots" if member else self._kind(template),
             instances=1,
             capacity=self._capacity(gate, template, self.end_at, member),
             starts=len(acquisitions),
-            mean=None if kind == "hours" else area / span_ms,
+            mean=area / span_ms if counts else None,
             peak=max((used for _, used in steps), default=0),
             member=bool(member),
-            full=None if kind == "hours" else full_ms / span_ms,
+            full=full_ms / span_ms if counts else None,
             shut=self._shut(name, gate, template),
         )
 
@@ -212,38 +211,29 @@ class UsageMeter:
         return max(0, min(POINTS - 1, exact))
 
     def _kind(self, template: str) -> str:
-        table = self._limits.tables.get(template)
-        return "implicit" if table is None else table.kind
+        spec = self._limits.specs.get(template)
+        return str(spec.kind) if spec else "implicit"
 
     def _capacity(self, gate: str, template: str, at: int, member: str) -> int | None:
-        table = self._limits.table(template)
-        if not isinstance(table, PoolTable) or member:
+        members = self._limits.members.get(template)
+        if members is None or member:
             return self._limits.capacity(gate, template, at, member=member)
-        return sum(
-            self._limits.capacity(gate, template, at, member=one) or 0 for one in table.members
-        )
+        return sum(self._limits.capacity(gate, template, at, member=one) or 0 for one in members)
 
     def _shut(self, name: str, gate: str, template: str) -> float:
         """Return the share of the time in which a gate was closed, sampled once per minute."""
-        table = self._limits.table(template)
+        table = self._limits.tables.get(template)
         closings = [one for one in self._history.closings if one.gate in {name, gate}]
-        zone = self._zone(gate) if isinstance(table, HoursTable) else ""
+        zone = self._zones.get(gate)
         if not closings and not zone:
             return 0.0
         minutes = range(self.start_at, self.end_at, _MINUTE_MS)
         shut = sum(
             any(one.from_at <= at < one.to_at for one in closings)
-            or (isinstance(table, HoursTable) and not open_by_clock(table, zone or table.tz, at))
+            or (table is not None and table.closed_by(zone, at) != "")
             for at in minutes
         )
         return shut / len(minutes)
-
-    def _zone(self, gate: str) -> str:
-        for job in self._history.jobs:
-            for use in job.gates:
-                if use.name == gate and use.zone:
-                    return use.zone
-        return ""
 
 
 def _ends(steps: list[tuple[int, int]], end_at: int) -> list[int]:

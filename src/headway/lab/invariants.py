@@ -10,16 +10,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
+from headway.core.gates.kinds import traits_of
 from headway.lab.history import FAR_AT, Acquisition, Changed, History, implicit_gates
-from headway.lab.scenario import HoursTable, PoolTable, RateTable, Scenario, SlotsTable
-
-_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+from headway.lab.scenario import Scenario
 
 
 class Limits:
@@ -31,14 +27,16 @@ class Limits:
 
     def __init__(self, scenario: Scenario, changes: list[Changed]) -> None:
         self.tables = scenario.gates
+        self.specs = {name: table.spec(name) for name, table in scenario.gates.items()}
+        self.members = {
+            name: dict(spec.members)
+            for name, spec in self.specs.items()
+            if traits_of(spec.kind).chooses_member
+        }
         self._lanes = {f"lane:{name}": lane.concurrency for name, lane in scenario.lanes.items()}
         self._changed: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         for change in changes:
             self._changed[change.gate].append((change.at, change.to))
-
-    def table(self, template: str) -> object:
-        """Return the scenario's table for a gate; None for an implicit one."""
-        return self.tables.get(template)
 
     def capacity(self, gate: str, template: str, at: int, *, member: str = "") -> int | None:
         """Return the maximum number of permits, or of starts in a window; None for no limit.
@@ -62,57 +60,18 @@ class Limits:
 
     def declared(self, gate: str, template: str, *, member: str = "") -> int | None:
         """Return the limit that the scenario's tables declare, ignoring changes."""
-        table = self.tables.get(template)
-        if isinstance(table, SlotsTable):
-            return table.capacity
-        if isinstance(table, RateTable):
-            return table.limit
-        if isinstance(table, PoolTable):
-            return table.members.get(member, 0) if member else sum(table.members.values())
-        return self._lanes.get(gate)
+        spec = self.specs.get(template)
+        if spec is None:
+            return self._lanes.get(gate)
+        if template in self.members:
+            members = self.members[template]
+            return members.get(member, 0) if member else sum(members.values())
+        return spec.capacity if spec.limit is None else spec.limit
 
     def window_ms(self, template: str) -> int | None:
         """Return the window of a rate in ms; None for other gates."""
-        table = self.tables.get(template)
-        return table.per if isinstance(table, RateTable) else None
-
-
-def open_by_clock(table: HoursTable, zone: str, at: int) -> bool:
-    """Return whether a gate is open by the wall clock alone.
-
-    That is: within a span of today, or one of yesterday that ends after midnight.
-    """
-    wall = (_EPOCH + timedelta(milliseconds=at)).astimezone(ZoneInfo(zone))
-    minute = wall.hour * 60 + wall.minute
-    today = any(a <= minute < b for a, b in _spans(table, wall))
-    yesterday = _spans(table, wall - timedelta(days=1))
-    return today or any(minute < b - 1440 for _, b in yesterday)
-
-
-def _spans(table: HoursTable, wall: datetime) -> list[tuple[int, int]]:
-    text = table.open if _WEEKDAYS[wall.weekday()] in _days(table.days) else "closed"
-    text = table.exceptions.get(wall.date().isoformat(), text)
-    spans: list[tuple[int, int]] = []
-    for part in text.split(",") if text != "closed" else ():
-        opening, closing = (_minute(one) for one in part.split("-"))
-        spans.append((opening, closing if closing > opening else closing + 1440))
-    return spans
-
-
-def _minute(text: str) -> int:
-    hours, minutes = text.strip().split(":")
-    return int(hours) * 60 + int(minutes)
-
-
-def _days(text: str) -> set[str]:
-    if text == "daily":
-        return set(_WEEKDAYS)
-    found: set[str] = set()
-    for part in text.lower().replace(" ", "").split(","):
-        first, _, last = part.partition("-")
-        begin, end = _WEEKDAYS.index(first[:3]), _WEEKDAYS.index((last or first)[:3])
-        found.update(_WEEKDAYS[day % 7] for day in range(begin, end + 1 + 7 * (end < begin)))
-    return found
+        spec = self.specs.get(template)
+        return spec.per_ms if spec else None
 
 
 FINAL = frozenset({"succeeded", "dead", "cancelled"})
@@ -135,12 +94,12 @@ def permits_stay_within_capacity(history: History, limits: Limits) -> Iterator[V
     """No permit is taken beyond a gate's capacity at that time."""
     held: defaultdict[tuple[str, str], list[Acquisition]] = defaultdict(list)
     for acquisition in history.acquisitions():
-        table = limits.table(acquisition.template)
-        if not isinstance(table, RateTable | HoursTable):
+        spec = limits.specs.get(acquisition.template)
+        if spec is None or traits_of(spec.kind).takes_permits:
             held[acquisition.gate, acquisition.member].append(acquisition)
     for (gate, member), acquisitions in held.items():
         template = acquisitions[0].template
-        if isinstance(limits.table(template), PoolTable) and not member:
+        if template in limits.members and not member:
             yield Violation("permits", f"{acquisitions[0].job}: its run has no member of {gate}")
             continue
         used = 0
@@ -170,7 +129,7 @@ def rates_hold_in_every_window(history: History, limits: Limits) -> Iterator[Vio
     """No window, wherever it begins, contains more starts than the limit."""
     starts: defaultdict[tuple[str, str], list[Acquisition]] = defaultdict(list)
     for acquisition in history.acquisitions():
-        if isinstance(limits.table(acquisition.template), RateTable):
+        if limits.window_ms(acquisition.template) is not None:
             starts[acquisition.gate, acquisition.template].append(acquisition)
     for (gate, template), acquisitions in starts.items():
         window_ms = limits.window_ms(template) or 0
@@ -193,13 +152,10 @@ def hours_are_kept(history: History, limits: Limits) -> Iterator[Violation]:
     """No run starts while a gate is closed by its hours."""
     for job, run in history.runs():
         for use in job.gates:
-            table = limits.table(use.template)
-            if not isinstance(table, HoursTable):
-                continue
-            if not open_by_clock(table, use.zone or table.tz, run.claimed_at):
-                where = (
-                    f"{use.name}: job {job.id} started at {run.claimed_at}, outside {table.open}"
-                )
+            table = limits.tables.get(use.template)
+            hours = table.closed_by(use.zone, run.claimed_at) if table else ""
+            if hours:
+                where = f"{use.name}: job {job.id} started at {run.claimed_at}, outside {hours}"
                 yield Violation("hours", where)
 
 

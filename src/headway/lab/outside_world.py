@@ -13,7 +13,7 @@ from typing import Any, Literal
 from headway.contract.signals import Decided, Signal, SignalResult
 from headway.contract.store import Store
 from headway.lab.draws import Draws
-from headway.lab.scenario import HandOverTable, KindTable, OutcomeTable, PoolTable, Scenario
+from headway.lab.scenario import HandOverTable, KindTable, OutcomeTable, Scenario
 from headway.runtime.handler_results import Dead, Ended, Retry, Running, Snooze, Unknown
 from headway.runtime.job import Job
 from headway.runtime.reconciliation import Awaited
@@ -251,8 +251,7 @@ def _channels(scenario: Scenario) -> dict[str, int]:
     return {
         f"{name}/{member}": capacity
         for name, table in scenario.gates.items()
-        if isinstance(table, PoolTable)
-        for member, capacity in table.members.items()
+        for member, capacity in table.spec(name).members
     }
 
 

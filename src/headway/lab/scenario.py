@@ -10,10 +10,11 @@ from typing import Annotated, Literal, Self, cast
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from headway.contract.outcomes import HAND_OVER_MS
-from headway.core.gates.spec import Hold, Strategy
+from headway.core.gates.spec import Hold
 from headway.core.job import DEFAULT_POLICY
 from headway.core.retry import Jitter
 from headway.lab.draws import Drawn
+from headway.lab.scenario_gates import ScenarioGate
 from headway.lab.scenario_values import (
     Distribution,
     Instant,
@@ -24,47 +25,6 @@ from headway.lab.scenario_values import (
     Table,
     When,
 )
-
-
-class SlotsTable(Table):
-    """A `Slots` gate."""
-
-    kind: Literal["slots"]
-    capacity: int
-    shared: bool | None = None
-
-
-class RateTable(Table):
-    """A `Rate` gate: at most `limit` starts in any window of `per` ms."""
-
-    kind: Literal["rate"]
-    limit: int
-    per: Span
-    shared: bool | None = None
-
-
-class HoursTable(Table):
-    """An `Hours` gate; `exceptions` maps dates to other opening hours, or to "closed"."""
-
-    kind: Literal["hours"]
-    open: str
-    days: str = "daily"
-    tz: str = "UTC"
-    exceptions: dict[str, str] = Field(default_factory=dict[str, str])
-
-
-class PoolTable(Table):
-    """A `Pool` gate; `members` maps names to capacities."""
-
-    kind: Literal["pool"]
-    members: dict[str, int]
-    strategy: Strategy = "least_used"
-    shared: bool | None = None
-
-
-ScenarioGate = Annotated[
-    SlotsTable | RateTable | HoursTable | PoolTable, Field(discriminator="kind")
-]
 
 
 class UseTable(Table):

@@ -4,50 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import assert_never
 
 from headway.contract.store import Store
 from headway.core.errors import InvariantBroken
-from headway.core.gates.opening import Hours
-from headway.core.gates.pool import Pool
-from headway.core.gates.rate import Rate
-from headway.core.gates.slots import Slots
-from headway.core.gates.spec import GateNeed, GateSpec
+from headway.core.gates.spec import GateNeed
 from headway.core.retry import Backoff, RetryPolicy
 from headway.lab.outside_world import OutsideWorld
-from headway.lab.scenario import (
-    HoursTable,
-    KindTable,
-    PoolTable,
-    RateTable,
-    RetryTable,
-    Scenario,
-    ScenarioGate,
-    ScenarioLane,
-    SlotsTable,
-)
+from headway.lab.scenario import KindTable, RetryTable, Scenario, ScenarioLane
 from headway.runtime.app import App
 from headway.runtime.declaration import LaneOptions
 from headway.runtime.kind_options import JobOptions
 from headway.runtime.timing import Timing
-
-
-def gate_spec(name: str, table: ScenarioGate) -> GateSpec:
-    """Return the gate that a table declares."""
-    match table:
-        case SlotsTable():
-            return Slots(name, table.capacity, shared=table.shared)
-        case RateTable():
-            return Rate(name, table.limit, timedelta(milliseconds=table.per), shared=table.shared)
-        case PoolTable():
-            return Pool(name, table.members, strategy=table.strategy, shared=table.shared)
-        case HoursTable():
-            exceptions = {
-                day: None if spans == "closed" else spans for day, spans in table.exceptions.items()
-            }
-            return Hours(name, table.open, days=table.days, tz=table.tz, exceptions=exceptions)
-        case _:
-            assert_never(table)
 
 
 def backoff(table: RetryTable) -> RetryPolicy:
@@ -132,8 +99,7 @@ def _options(scenario: Scenario, world: OutsideWorld, name: str, kind: KindTable
 
 def _needs(scenario: Scenario, kind: KindTable) -> list[GateNeed]:
     return [
-        gate_spec(use.gate, scenario.gates[use.gate]).take(use.take, hold=use.hold)
-        for use in kind.gates
+        scenario.gates[use.gate].spec(use.gate).take(use.take, hold=use.hold) for use in kind.gates
     ]
 
 

@@ -15,7 +15,7 @@ from headway.core.errors import HeadwayError, InvalidValue
 from headway.core.local_time import find_zone
 from headway.core.naming import did_you_mean
 from headway.lab.scenario import Scenario
-from headway.lab.scenario_app import backoff, gate_spec
+from headway.lab.scenario_app import backoff
 from headway.runtime.faults import faults
 
 _SHOWN = 5
@@ -156,7 +156,7 @@ def _bad_values(scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "tz", str(error)
     for name, gate in scenario.gates.items():
         try:
-            gate_spec(name, gate)
+            gate.spec(name)
         except HeadwayError as error:
             yield f'gates."{name}"', str(error)
     for name, kind in scenario.kinds.items():
