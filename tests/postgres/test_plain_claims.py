@@ -739,12 +739,28 @@ async def test_lane_of_many_flows_is_left_to_the_verb(place: Place, clock: FakeC
     assert trips(store)[0] == 0
 
 
-async def test_counts_of_plain_claims_are_folded(store: PostgresStore, place: Place) -> None:
-    made = jobs(1, 200)
-    await store.enqueue(made)
-    for request in range(2, 202):
+async def test_counts_of_plain_claims_are_folded_without_a_sweep(
+    store: PostgresStore, place: Place
+) -> None:
+    await store.enqueue(jobs(1, 400))
+    for request in range(2, 402):
         assert len((await claim(store, request=request, n=1)).jobs) == 1
     (rows,) = place.sql("SELECT count(*) FROM @delta")
-    assert rows[0] < 100
-    assert await count(store, "running") == 200
+    assert rows[0] < 300
+    assert await count(store, "running") == 400
+    await assert_clean(store)
+
+
+async def test_sweep_folds_counts_so_that_no_claim_has_to(
+    store: PostgresStore, place: Place
+) -> None:
+    await store.enqueue(jobs(1, 400))
+    for first in range(2, 402, 100):
+        before = store._turns.session.link.trips
+        for request in range(first, first + 100):
+            assert len((await claim(store, request=request, n=1)).jobs) == 1
+        assert store._turns.session.link.trips == before
+        await store.sweep(500)
+        assert place.sql("SELECT count(*) FROM @delta") == [(0,)]
+    assert await count(store, "running") == 400
     await assert_clean(store)

@@ -23,6 +23,7 @@ from headway.stores.ledger.verbs.signal import signals as apply_signals
 from headway.stores.postgres.arrays import Texts, ids_of
 from headway.stores.postgres.call_queue import AnyCall, share
 from headway.stores.postgres.ledger import PostgresLedger
+from headway.stores.postgres.numbers import FOLD_EVERY
 from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.shared import Done
 from headway.stores.postgres.statement import BoundSelect, Mode, NeedsMore, StepKind
@@ -103,6 +104,9 @@ class ClaimsAndSweeps:
         def verb(ledger: PostgresLedger) -> SweepReply:
             return verbs.sweep(ledger, n, keep_trail_ms)
 
+        if self._steps.shared.unfolded >= FOLD_EVERY:
+            # Now, in a short step, rather than in the next claim, whose jobs would start later.
+            self._steps.run(Mode.EXCLUSIVE, lambda _: None)
         return self._run(verb, StepKind(("sweep", n)))
 
     def _run(

@@ -25,7 +25,7 @@ from headway.stores.ledger.verbs.claim import check_claim
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.link import BoundStatement
 from headway.stores.postgres.low_water_marks import WHOLE, Range
-from headway.stores.postgres.numbers import BEHIND, FACT, FOLD_EVERY, LAG_MS, LANES, same_store
+from headway.stores.postgres.numbers import BEHIND, FACT, LAG_MS, LANES, MOST_UNFOLDED, same_store
 from headway.stores.postgres.shared import CachedLanes, Done
 from headway.stores.postgres.statement import NeedsMore
 from headway.stores.postgres.steps import Steps
@@ -246,7 +246,7 @@ class PlainClaims:
             lane.pause -= 1
             return False
         # An exclusive step has to fold the counts that these claims append.
-        return shared.unfolded < FOLD_EVERY and _is_simple(shared.lanes, name)
+        return shared.unfolded < MOST_UNFOLDED and _is_simple(shared.lanes, name)
 
     def learn(self, request: ClaimRequest, reply: ClaimReply, found: Iterable[int]) -> None:
         """Record what an exclusive claim has read.

@@ -506,11 +506,12 @@ class Session:
         if counts := self._taken_counts():
             self._wrote = True
             batch.append((COUNT, _pair(counts)))
-        if self.mode is Mode.EXCLUSIVE and self._wrote:
-            shared.unfolded += 1
+        if self.mode is Mode.EXCLUSIVE:
+            shared.unfolded += self._wrote
             if shared.unfolded >= FOLD_EVERY:
                 shared.unfolded = 0
                 batch.append((FOLD, ()))
+        if self.mode is Mode.EXCLUSIVE and self._wrote:
             if self.behind:
                 self.put(BEHIND, self.number(BEHIND) + 1)
             if self.now > self.number(HIGH_WATER):
