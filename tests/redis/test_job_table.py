@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from headway.core.flow import Head
+from headway.core.gates.view import Order
 from headway.core.job import FollowUp, JobPolicy
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
-from headway.stores.ledger.rows import GatedStart, RunRow
+from headway.stores.ledger.rows import DueFire, GatedStart, JobRow, RunRow
 from tests.redis.harness import Snippets
 from tests.redis.job_pair import NAMES, WORKERS, Pair, cascade
 from tests.redis.normalized import normalized
@@ -80,9 +82,9 @@ def finish_plain(pair: Pair) -> None:
 def promote(pair: Pair) -> None:
     rows = pair.in_state(State.SCHEDULED)
     code = "local found = {} for f in pairs(Jobs.promote(request)) do found[#found + 1] = f - 1 end"
-    flows = pair.lua.run(f"{code} return found", [row.id for row in rows])
+    flows = pair.lua.run(f"{code} return found", [{"id": row.id} for row in rows])
     assert set(flows) == {row.flow for row in rows}
-    pair.memory.promote([row.seq for row in rows])
+    pair.memory.promote([DueFire(row.seq, row.id, "", row.due_at, row.lane) for row in rows])
 
 
 def park(pair: Pair) -> None:
@@ -95,8 +97,26 @@ def park(pair: Pair) -> None:
 def feed(pair: Pair) -> None:
     rows, gate = pair.in_state(State.PARKED), pair.draw.choice(NAMES)
     amounts = [pair.draw.choice((1, 2**31 - 1)) for _ in rows]
-    pair.lua.call("Jobs.feed", [row.id for row in rows], gate, amounts)
-    pair.memory.feed([row.seq for row in rows], gate, amounts)
+    heads = [_head_of(row) for row in rows]
+    pair.lua.call("Jobs.feed", [{"id": head.id} for head in heads], gate, amounts)
+    pair.memory.feed(heads, gate, amounts)
+
+
+def _head_of(row: JobRow) -> Head:
+    return Head(
+        Order(row.priority, row.due_at, row.seq),
+        row.id,
+        row.keyed,
+        row.ticket,
+        (),
+        row.run,
+        row.attempt,
+        row.stage,
+        row.subject,
+        row.args,
+        row.policy,
+        row.blocked_ms,
+    )
 
 
 def remove(pair: Pair) -> None:
@@ -218,7 +238,7 @@ def _compare_gate(pair: Pair, gate: str, limit: int) -> None:
         order = normalized(memory.parked_order(gate, flow))
         assert lua.call("Jobs.parked_order", gate, flow + 1) == order
     for flow in pair.flows:
-        tickets = [{"order": normalized(o), "amount": n} for o, n in memory.tickets(gate, flow)]
+        tickets = [[normalized(order), n] for order, n in memory.tickets(gate, flow)]
         assert lua.call("Jobs.tickets", gate, flow + 1) == tickets
     assert lua.call("Jobs.parked_count", gate, limit) == memory.parked_counts([gate], limit)[gate]
     for most in (0, 1, 2**31 - 1):

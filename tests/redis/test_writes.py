@@ -101,7 +101,7 @@ def test_refusal_undoes_the_writes_of_all_tables(lua: Snippets) -> None:
         "new": rows[100:],
         "ids": ids,
         "waiting": waiting,
-        "scheduled": [one for one in ids if one not in waiting],
+        "scheduled": [{"id": one} for one in ids if one not in waiting],
         "permits": [PermitRow(name, ids[0], 1, "", 2, 3, "run") for name in NAMES],
         "worker": WorkerRow(id="w", lease_until=5),
         "signal": SignalRow(scope="k", event="e", key="k", at=1, kept_until=FOREVER),
@@ -118,7 +118,7 @@ def test_refusal_undoes_the_writes_of_all_tables(lua: Snippets) -> None:
     Jobs.insert(request.new) Jobs.promote(request.scheduled)
     local half = {} for place = 1, 10 do half[place] = request.waiting[place] end
     Jobs.start_plain(half, 'w', 1) Jobs.park({request.waiting[11]}, 'g', 0)
-    Jobs.feed({request.waiting[11]}, 'g', {1})
+    Jobs.feed({{id = request.waiting[11]}}, 'g', {1})
     local rows = Jobs.load(request.ids) local all = {}
     for _, row in pairs(rows) do
       row.state, row.purge_at, row.error = 'dead', 7, string.rep('e', 999)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
+import heapq
+from collections.abc import Sequence
 
 from headway.core.claim import may_feed
 from headway.core.flow import Head
@@ -10,7 +11,6 @@ from headway.core.gates.spec import MAX_CAPACITY, GateUse
 from headway.core.gates.view import GateView
 from headway.core.state import State
 from headway.stores.ledger.gate_cache import GateCache, use_at
-from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import JobRow
 
 FEED_FLOWS = 256
@@ -30,13 +30,21 @@ def feed_gate(cache: GateCache, gate: str) -> int:
         The number of jobs moved.
     """
     jobs = cache.ledger.jobs
-    moved, after = 0, -1
-    while flows := jobs.parked_flows(gate, after, FEED_FLOWS):
-        after = flows[-1]
+    moved = 0
+    flows = jobs.parked_flows(gate, -1, FEED_FLOWS)
+    while flows:
         heads = {flow: jobs.parked_heads(gate, flow, 2) for flow in flows}
-        flows.sort(key=lambda flow: heads[flow][0].order)
-        moved += sum(_feed(cache, gate, flow, heads[flow]) for flow in flows)
+        queue = [_place_of(heads[flow][0], flow) for flow in flows]
+        heapq.heapify(queue)
+        while queue:
+            _, _, _, flow = heapq.heappop(queue)
+            moved += _feed(cache, gate, flow, heads[flow])
+        flows = jobs.parked_flows(gate, flows[-1], FEED_FLOWS)
     return moved
+
+
+def _place_of(head: Head, flow: int) -> tuple[int, int, int, int]:
+    return (head.order.priority, head.order.due_at, head.order.seq, flow)
 
 
 def feed_flow(cache: GateCache, gate: str, flow: int) -> int:
@@ -55,19 +63,23 @@ def _feed(cache: GateCache, gate: str, flow: int, heads: list[Head]) -> int:
         heads = _mark_unfit(cache, gate, flow)
     if not heads:
         return 0
-    use = use_at(heads[0], gate)
-    view = cache.view(use)
-    if view.total() > 1:
-        heads = jobs.parked_heads(gate, flow, min(view.total(), FEED_HEADS) + 1)
-    fed, ahead = _fitting(cache, view, flow, heads) if view.free > 0 else ([], 0)
-    if fed:
-        jobs.feed([head.order.seq for head, _ in fed], gate, [amount for _, amount in fed])
+    view = cache.view(use_at(heads[0], gate))
+    most = min(view.total(), FEED_HEADS)
+    if most > 1:
+        heads = jobs.parked_heads(gate, flow, most + 1)
+    amounts: list[int] = []
+    ahead = 0
+    if view.free > 0:
+        amounts, ahead = _fitting(cache, view, flow, heads)
+    fed = len(amounts)
+    if amounts:
+        jobs.feed(heads[:fed], gate, amounts)
         lane = jobs.flow(flow).lane
-        from_parked(cache, lane, len(fed))
+        _from_parked(cache, lane, fed)
         cache.ledger.wake(lane)
-    if len(heads) > len(fed):
-        _keep_waiting(cache, heads[len(fed)], gate, ahead)
-    return len(fed)
+    if len(heads) > fed:
+        _keep_waiting(cache, heads[fed], gate, ahead)
+    return fed
 
 
 def _keep_waiting(cache: GateCache, head: Head, gate: str, ahead: int) -> None:
@@ -96,21 +108,29 @@ def _mark_unfit(cache: GateCache, gate: str, flow: int) -> list[Head]:
         The first heads now, at most two.
     """
     jobs = cache.ledger.jobs
-    for _ in range(0, REFIT, FEED_HEADS):
+    examined = 0
+    while examined < REFIT:
         heads = jobs.parked_heads(gate, flow, FEED_HEADS)
-        unfit = list(takewhile(lambda head: _never_fits(cache, head, gate), heads))
+        unfit: list[Head] = []
+        for head in heads:
+            if not _never_fits(cache, head, gate):
+                break
+            unfit.append(head)
         if not unfit:
             return heads[:2]
         rows = jobs.load(head.id for head in unfit)
+        marked: list[JobRow] = []
         for head in unfit:
             row = rows[head.id]
             row.unfit, row.ticket_amount = True, use_at(head, gate).amount
-        jobs.save(rows.values())
-    examine_more(cache, gate)
+            marked.append(row)
+        jobs.save(marked)
+        examined += FEED_HEADS
+    _examine_more(cache, gate)
     return jobs.parked_heads(gate, flow, 2)
 
 
-def examine_more(cache: GateCache, gate: str) -> None:
+def _examine_more(cache: GateCache, gate: str) -> None:
     """Let the next step go on, because this one has examined as many of a gate's jobs as it may."""
     place = cache.place_of(gate)
     cache.change(gate, place.template, place.pool).timer_at = cache.ledger.now
@@ -118,29 +138,29 @@ def examine_more(cache: GateCache, gate: str) -> None:
 
 
 def _fitting(
-    cache: GateCache, view: GateView, flow: int, heads: list[Head]
-) -> tuple[list[tuple[Head, int]], int]:
-    """Return the first heads that fit, with their amounts, and what jobs before the next take."""
-    # Do not count twice what is reserved for one of them.
-    tickets = [
-        one
-        for one in cache.ledger.jobs.tickets(view.name, flow)
-        if not view.is_reserved_for(one[0])
-    ]
-    fed: list[tuple[Head, int]] = []
-    ahead = 0
+    cache: GateCache, view: GateView, flow: int, heads: Sequence[Head]
+) -> tuple[list[int], int]:
+    """Return the amounts of the first heads that fit, and what jobs before the next head take."""
+    tickets = cache.ledger.jobs.tickets(view.name, flow)
+    amounts: list[int] = []
+    ahead, counted = 0, 0
     for head in heads:
+        # Both are in order, so tickets before one head are also before the next.
+        while counted < len(tickets) and tickets[counted][0] < head.order:
+            # Do not count twice what is reserved for one of them.
+            if not view.is_reserved_for(tickets[counted][0]):
+                ahead += tickets[counted][1]
+            counted += 1
         amount = use_at(head, view.name).amount
-        ahead = sum(taken for order, taken in tickets if order < head.order)
         if not may_feed(view, ahead, amount, head.order):
             break
-        fed.append((head, amount))
+        amounts.append(amount)
         if not view.is_reserved_for(head.order):
-            tickets.append((head.order, amount))
-    return fed, ahead
+            ahead += amount
+    return amounts, ahead
 
 
-def from_parked(cache: GateCache, lane: str, n: int) -> None:
+def _from_parked(cache: GateCache, lane: str, n: int) -> None:
     """Count jobs that moved from parked to waiting."""
     counts = cache.ledger.counts
     counts.move(lane, State.PARKED, State.WAITING, n)
@@ -171,10 +191,7 @@ def run_timers(cache: GateCache, limit: int) -> tuple[int, int]:
     Returns:
         The number of gates processed, and the number of jobs moved.
     """
-    gates = cache.ledger.gates.due_timers(limit)
-    if gates:
-        cache.ledger.read_ahead(ReadAhead(gates=gates, refits=gates))
-        cache.prefetch(gates)
+    gates = cache.due_gates(limit)
     moved = 0
     for gate in gates:
         _run_timer(cache, gate)
@@ -216,4 +233,4 @@ def refit(cache: GateCache, gate: str) -> None:
             back.append(row)
     jobs.save(back)
     if back and len(ids) == REFIT:
-        examine_more(cache, gate)
+        _examine_more(cache, gate)

@@ -25,7 +25,7 @@ from headway.stores.ledger.gaterows import (
     refuse_others_name,
     rivals_of,
 )
-from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.ledger import Ledger, ReadAhead
 from headway.stores.ledger.rows import FlowKey
 
 FORGET_AFTER_MS = 60_000
@@ -101,6 +101,14 @@ class GateCache(GateRows):
         found = self.ledger.gates.load(wanted)
         for name in wanted:
             self.rows[name] = found.get(name)
+
+    def due_gates(self, limit: int) -> list[str]:
+        """Load the keyed gates whose timer is due, and return their names, earliest first."""
+        gates = self.ledger.gates.due_timers(limit)
+        if gates:
+            self.ledger.read_ahead(ReadAhead(gates=gates, refits=gates))
+            self.prefetch(gates)
+        return gates
 
     def prefetch_uses(self, uses: Iterable[GateUse]) -> None:
         """Load the gates of these uses, including members of pools."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from headway.contract.definitions import EntrySpec
@@ -124,25 +123,30 @@ def promote(step: Step, lanes: Sequence[str]) -> dict[str, int]:
     Returns:
         The number of jobs that became waiting, by lane.
     """
-    ledger = step.ledger
-    plain, due = ledger.jobs.promote_due(lanes, MAX_BATCH)
-    promoted = Counter(plain)
-    full = [
-        lane
-        for lane, n in (promoted + Counter(fire.lane for fire in due)).items()
-        if n >= MAX_BATCH
-    ]
+    jobs = step.ledger.jobs
+    counts = step.ledger.counts
+    promoted, due = jobs.promote_due(lanes, MAX_BATCH)
+    found: dict[str, int] = {}
     fires: dict[str, list[DueFire]] = {}
+    entries: list[str] = []
     for fire in due:
-        fires.setdefault(fire.entry, []).append(fire)
+        found[fire.lane] = found.get(fire.lane, 0) + 1
+        if fire.entry not in fires:
+            fires[fire.entry] = []
+            entries.append(fire.entry)
+        fires[fire.entry].append(fire)
+    full = [lane for lane in lanes if promoted.get(lane, 0) + found.get(lane, 0) >= MAX_BATCH]
+    for lane in lanes:
+        if lane in promoted:
+            counts.move(lane, State.SCHEDULED, State.WAITING, promoted[lane])
     kept: list[DueFire] = []
-    for entry, some in fires.items():
-        kept += decide_fires(step, entry, due_fires(step, entry) if full else some)
+    for entry in entries:
+        for fire in decide_fires(step, entry, due_fires(step, entry) if full else fires[entry]):
+            kept.append(fire)
+            promoted[fire.lane] = promoted.get(fire.lane, 0) + 1
+            counts.move(fire.lane, State.SCHEDULED, State.WAITING)
     if kept:
-        ledger.jobs.promote([fire.seq for fire in kept])
-        promoted.update(fire.lane for fire in kept)
-    for lane, n in promoted.items():
-        ledger.counts.move(lane, State.SCHEDULED, State.WAITING, n)
+        jobs.promote(kept)
     for lane in full:
         step.wake(lane)
     return promoted

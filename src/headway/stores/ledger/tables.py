@@ -109,8 +109,8 @@ class JobTable(Protocol):
         """
         ...
 
-    def promote(self, seqs: Sequence[int]) -> None:
-        """Make scheduled jobs waiting."""
+    def promote(self, fires: Sequence[DueFire]) -> None:
+        """Make scheduled fires waiting."""
         ...
 
     def next_due(self, lane: str) -> int | None:
@@ -161,7 +161,7 @@ class JobTable(Protocol):
         """Return waiting jobs of a flow with the gate's ticket and their amounts, in order."""
         ...
 
-    def feed(self, seqs: Sequence[int], gate: str, amounts: Sequence[int]) -> None:
+    def feed(self, heads: Sequence[Head], gate: str, amounts: Sequence[int]) -> None:
         """Make parked jobs waiting with the gate's ticket, and add their time parked."""
         ...
 

@@ -242,9 +242,9 @@ class MemoryJobs:
             for order in self._index.bucket("ticket", (gate, flow))
         ]
 
-    def feed(self, seqs: Sequence[int], gate: str, amounts: Sequence[int]) -> None:
-        for seq, amount in zip(seqs, amounts, strict=True):
-            row = self._rows[seq].clone()
+    def feed(self, heads: Sequence[Head], gate: str, amounts: Sequence[int]) -> None:
+        for head, amount in zip(heads, amounts, strict=True):
+            row = self._rows[head.order.seq].clone()
             row.state = State.WAITING
             row.ticket, row.ticket_amount = gate, amount
             row.blocked_ms += self._time.now - row.parked_since
@@ -268,7 +268,7 @@ class MemoryJobs:
             plain = [row.seq for row in rows if row.run or row.entry is None]
             if plain:
                 counts[lane] = len(plain)
-                self.promote(plain)
+                self._promote(plain)
             fires += [
                 DueFire(row.seq, row.id, row.entry, row.due_at, lane)
                 for row in rows
@@ -280,7 +280,10 @@ class MemoryJobs:
         bucket = islice(self._index.bucket("scheduled", lane), limit)
         return [seq for due_at, seq in bucket if due_at <= self._time.now]
 
-    def promote(self, seqs: Sequence[int]) -> None:
+    def promote(self, fires: Sequence[DueFire]) -> None:
+        self._promote(fire.seq for fire in fires)
+
+    def _promote(self, seqs: Iterable[int]) -> None:
         for seq in seqs:
             row = self._rows[seq].clone()
             row.state = State.WAITING

@@ -73,10 +73,13 @@ def _promote_due(step: Step) -> int:
     process waits, or the clock was set forward and the waits have become too long.
     """
     lanes = step.ledger.jobs.lanes_due(LANES)
-    promoted = promote(step, lanes) if lanes else {}
-    for lane in promoted:
-        step.wake(lane)
-    return sum(promoted.values())
+    if not lanes:
+        return 0
+    promoted = promote(step, lanes)
+    for lane in lanes:
+        if lane in promoted:
+            step.wake(lane)
+    return sum(promoted.get(lane, 0) for lane in lanes)
 
 
 def _lapse_workers(step: Step, n: int) -> tuple[int, int, int]:

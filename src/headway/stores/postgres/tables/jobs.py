@@ -300,9 +300,9 @@ class PostgresJobs(SqlJobs[Session]):
                 fires.append(DueFire(place[3], job, entry, place[2], lane))
         return counts, fires
 
-    def promote(self, seqs: Sequence[int]) -> None:
+    def promote(self, fires: Sequence[DueFire]) -> None:
         self._moved()
-        for row in self._session.do(sql.PROMOTE, Numbers(seqs)):
+        for row in self._session.do(sql.PROMOTE, Numbers([fire.seq for fire in fires])):
             self._wait_behind(*row)
 
     def next_due(self, lane: str) -> int | None:
@@ -378,7 +378,8 @@ class PostgresJobs(SqlJobs[Session]):
             known = self._session.select(sql.TICKETS, gate, flow)
         return [(Order(priority, due_at, seq), amount) for priority, due_at, seq, amount in known]
 
-    def feed(self, seqs: Sequence[int], gate: str, amounts: Sequence[int]) -> None:
+    def feed(self, heads: Sequence[Head], gate: str, amounts: Sequence[int]) -> None:
+        seqs = [head.order.seq for head in heads]
         self._moved()
         self._session.behind = True
         self._session.shared.marks.clear()

@@ -206,7 +206,7 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
             plain = [seq for seq, _, entry, _ in rows if entry is None]
             if plain:
                 counts[lane] = len(plain)
-                self.promote(plain)
+                self._promote(plain)
             fires += [
                 DueFire(seq, one, entry, due_at, lane)
                 for seq, one, entry, due_at in rows
@@ -214,7 +214,10 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
             ]
         return counts, fires
 
-    def promote(self, seqs: Sequence[int]) -> None:
+    def promote(self, fires: Sequence[DueFire]) -> None:
+        self._promote([fire.seq for fire in fires])
+
+    def _promote(self, seqs: Sequence[int]) -> None:
         self._db.execute(sql.PROMOTE, (number_list(seqs),))
 
     def next_due(self, lane: str) -> int | None:
@@ -279,9 +282,9 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
             for priority, due_at, seq, amount in self._db.execute(sql.TICKETS, (gate, flow))
         ]
 
-    def feed(self, seqs: Sequence[int], gate: str, amounts: Sequence[int]) -> None:
-        now = self._session.now
-        fed = [(seq, gate, amount, now) for seq, amount in zip(seqs, amounts, strict=True)]
+    def feed(self, heads: Sequence[Head], gate: str, amounts: Sequence[int]) -> None:
+        now, each = self._session.now, zip(heads, amounts, strict=True)
+        fed = [(head.order.seq, gate, amount, now) for head, amount in each]
         self._db.executemany(sql.FEED, fed)
 
     def park(self, seqs: Sequence[int], gate: str, *, unfit: int) -> None:

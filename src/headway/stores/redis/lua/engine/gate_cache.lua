@@ -49,6 +49,13 @@ function GateCache.prefetch(cache, names)
   end
 end
 
+-- Load the keyed gates whose timer is due, and return their names, earliest first.
+function GateCache.due_gates(cache, limit)
+  local gates = Gates.due_timers(limit)
+  GateCache.prefetch(cache, gates)
+  return gates
+end
+
 -- Return the names of the rows for a gate's view: its own, and those of its members.
 function GateCache.row_names(name, spec)
   local names = { name }

@@ -1,6 +1,6 @@
 -- The claim of one lane: read its flows, decide, and write starts and parked jobs.
--- needs: rules.parked, rules.cached_gates, tables.jobs, tables.lanes, tables.counts, rules.claiming
--- needs: rules.fairness, rules.gate_view, engine.feeding, engine.gate_cache, engine.lane_flows
+-- needs: rules.cached_gates, tables.jobs, tables.lanes, tables.counts, rules.claiming
+-- needs: rules.fairness, rules.gate_view, rules.feeding, engine.gate_cache, engine.lane_flows
 -- needs: engine.start_writer
 
 local LaneClaim = {}
@@ -72,7 +72,7 @@ local function write_parks(work, parks)
     if group.unfit == 0 then
       local use = CachedGates.use_at(group.first, group.gate)
       local kept = GateView.kept_from(CachedGates.view(work.cache, use), group.first.order)
-      Parked.arm(work.cache, use, kept)
+      Feeding.arm(work.cache, use, kept)
     end
   end
   if #parks > 0 then

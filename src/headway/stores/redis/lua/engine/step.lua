@@ -4,7 +4,7 @@
 -- permits, inserts follow-ups, and feeds, in that order.
 -- python: stores.ledger.step.Step
 -- needs: rules.cached_gates, rules.cascade, base.time, base.write, base.run, tables.gates, tables.jobs, tables.counts
--- needs: tables.permits, rules.state, engine.gate_cache, engine.feeding, engine.insert
+-- needs: tables.permits, rules.state, engine.gate_cache, rules.feeding, engine.insert
 local Step = {}
 
 -- Create a step with a journal, because moves of jobs may be refused late, and must then leave

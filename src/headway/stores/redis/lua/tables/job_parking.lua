@@ -113,16 +113,13 @@ function JobParking.parked_gates(after, limit)
   return gates
 end
 
--- Return the tickets of a flow's waiting jobs for a gate, as {order, amount}, in order.
+-- Return the tickets of a flow's waiting jobs for a gate, each its order and amount, in order.
 function JobParking.tickets(gate, flow)
   local prefix = name(gate) .. n4(flow)
   local low, high = Codec.prefix(prefix)
   local found = redis.call('ZRANGEBYLEX', Keys.tickets, low, high)
   for place, member in ipairs(found) do
-    found[place] = {
-      order = read_order(member, #prefix + 1),
-      amount = Codec.read4(member, #prefix + 17),
-    }
+    found[place] = { read_order(member, #prefix + 1), Codec.read4(member, #prefix + 17) }
   end
   return found
 end
@@ -143,8 +140,12 @@ local function change(ids, alter)
 end
 
 -- Make parked jobs waiting, with the gate's ticket, and add up their time parked.
---   amounts: what each needs at the gate.
-function JobParking.feed(ids, gate, amounts)
+--   heads: of the jobs; amounts: what each needs at the gate.
+function JobParking.feed(heads, gate, amounts)
+  local ids = {}
+  for place, head in ipairs(heads) do
+    ids[place] = head.id
+  end
   change(ids, function(row, place)
     row.state = 'waiting'
     row.ticket, row.ticket_amount = gate, amounts[place]

@@ -20,8 +20,32 @@ function JobTiming.due(lane, limit)
   return found
 end
 
+-- Make due scheduled jobs waiting, except fires that never ran. Return the numbers of these jobs by
+-- lane, and the due fires.
+function JobTiming.promote_due(lanes, limit)
+  local counts, fires = {}, {}
+  for _, lane in ipairs(lanes) do
+    local plain = {}
+    for _, row in ipairs(JobTiming.due(lane, limit)) do
+      row.lane = lane
+      local part = row.entry and fires or plain
+      part[#part + 1] = row
+    end
+    if #plain > 0 then
+      counts[lane] = #plain
+      JobTiming.promote(plain)
+    end
+  end
+  return { counts, fires }
+end
+
 -- Make scheduled jobs waiting. Return their flows, as {flow = true}.
-function JobTiming.promote(ids)
+--   rows: with the id of each.
+function JobTiming.promote(rows)
+  local ids = {}
+  for place, row in ipairs(rows) do
+    ids[place] = row.id
+  end
   local raws, flows = JobRows.read(ids), {}
   local written, filed = JobRows.batch(), Filing.batch()
   local lanes = {}

@@ -1,6 +1,6 @@
 -- An operator's actions on jobs and their permits, each recorded on the trail.
 -- needs: base.time, base.write, tables.trail, tables.permits, rules.actions
--- needs: engine.horizon, engine.step, engine.feeding
+-- needs: engine.horizon, engine.step, rules.feeding
 
 local Act = {}
 

@@ -1,14 +1,11 @@
 -- Chores: bounded work caused only by the passing of time, by any number of workers at once, and
 -- the fires of the timetable.
 -- needs: base.time, base.write, base.run, base.python, tables.counts, tables.gates, tables.jobs
--- needs: tables.signals, tables.trail, tables.workers, tables.declared, engine.promotion
--- needs: engine.feeding, engine.horizon, engine.step, engine.gate_cache
--- needs: engine.new_jobs, engine.insert, rules.attempts, rules.due_fires, rules.sweep
+-- needs: tables.signals, tables.trail, tables.workers, tables.declared
+-- needs: rules.feeding, engine.horizon, engine.step, engine.gate_cache
+-- needs: engine.new_jobs, engine.insert, rules.attempts, rules.promotion, rules.sweep
 
 local Chores = {}
-
--- Lanes promoted per sweep.
-local LANES = 16
 
 -- How long a stopped worker is still listed.
 local WORKER_KEPT_MS = 3600000
@@ -94,20 +91,6 @@ local function lapse_workers(step, n)
   return #workers, lost, held
 end
 
--- Promote due jobs. A waiting process claims when the next job of its lane is due. So if jobs are
--- left for a sweep, no process waits, or the clock was set forward and the waits are too long.
-local function promote_due(step)
-  local promoted = 0
-  for _, lane in ipairs(Jobs.lanes_due(LANES)) do
-    local n = Promotion.promote(step, lane)
-    if n > 0 then
-      Run.wake(lane)
-    end
-    promoted = promoted + n
-  end
-  return promoted
-end
-
 -- Do up to n of each chore. Return the fields of `SweepReply`.
 function Chores.sweep(request)
   local n = request.n
@@ -123,8 +106,8 @@ function Chores.sweep(request)
   local late = held < n and Sweep.meet_deadlines(step, n) or 0
   -- Ended jobs must be written before anything is fed or deleted.
   Step.flush(step)
-  local promoted = promote_due(step)
-  local timers, fed = Feeding.run_timers(step.cache, n)
+  local promoted = Sweep.promote_due(step)
+  local timers, fed = unpack(Feeding.run_timers(step.cache, n))
   Horizon.extend_short(step.cache, n)
   Step.flush(step)
   local removed, lines = forget(n), forget_trail(n, Time.now - request.keep_trail_ms)
@@ -191,7 +174,7 @@ function Chores.fire(request)
     end
   end
   if #fired > 0 and row.revision > 1 then
-    fired = DueFires.undecided_fires(row, fired)
+    fired = Promotion.undecided_fires(row, fired)
   end
   create_fires(row, fired)
   row.last_fired = last

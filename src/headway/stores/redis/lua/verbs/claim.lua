@@ -1,7 +1,7 @@
 -- Claim: promote due jobs, then start jobs in order with all their permits.
 -- quick: quick.claim
--- needs: base.time, base.write, tables.gates, tables.jobs, tables.workers, engine.promotion
--- needs: engine.feeding, engine.gate_cache, engine.lane_share, engine.lane_claim, rules.attempts
+-- needs: base.python, base.time, base.write, tables.gates, tables.jobs, tables.workers, rules.promotion
+-- needs: rules.feeding, engine.gate_cache, engine.lane_share, engine.lane_claim, rules.attempts
 -- needs: rules.sweep, engine.step
 
 local Claim = {}
@@ -143,6 +143,14 @@ local function is_anything_due(request)
   return false
 end
 
+local function names_of(lanes)
+  local names = {}
+  for place, one in ipairs(lanes) do
+    names[place] = one[1]
+  end
+  return names
+end
+
 -- Apply what has become due. Return whether expired jobs may be left.
 local function apply_due(request, dead)
   if not is_anything_due(request) then
@@ -155,9 +163,7 @@ local function apply_due(request, dead)
     Step.flush(step)
   end
   Feeding.run_timers(step.cache, TIMERS)
-  for _, one in ipairs(request.lanes) do
-    Promotion.promote(step, one[1])
-  end
+  Promotion.promote(step, Python.unique(names_of(request.lanes)))
   Step.flush(step)
   append(dead, Step.dead(step))
   return expired == EXPIRIES
@@ -250,14 +256,6 @@ local function outlook(work)
     end
   end
   return next_at, again, after
-end
-
-local function names_of(lanes)
-  local names = {}
-  for place, one in ipairs(lanes) do
-    names[place] = one[1]
-  end
-  return names
 end
 
 local function keep_worker(worker, request, started)
