@@ -14,9 +14,12 @@ from headway.core.gates.view import RESERVED_MS, GateView, Reservation
 from headway.core.job import DAY_MS
 from headway.stores.ledger.gatekinds import RULES, GateRows, rules_of
 from headway.stores.ledger.gaterows import (
+    ANY_LANE,
     FOREVER,
+    MOST_LANES,
     DeclaredGate,
     GateRow,
+    ReturnedPermits,
     TemplateRow,
     is_closed,
     may_share_name,
@@ -293,6 +296,15 @@ class GateCache(GateRows):
         self.forget_view(gate)
         return True
 
+    def remember_lane(self, name: str, template: str, lane: str) -> None:
+        """Record that a lane waits for a gate, to be woken when the gate has room."""
+        row = self.find(name)
+        known = row.lanes if row is not None else ()
+        if lane in known or ANY_LANE in known:
+            return
+        lanes = (*known, lane) if len(known) < MOST_LANES else (ANY_LANE,)
+        self.change(name, template).lanes = lanes
+
     # Taking and returning permits
 
     def count_taken(self, name: str, template: str, amount: int, pool: str = "") -> None:
@@ -300,23 +312,19 @@ class GateCache(GateRows):
         row = self.change(name, template, pool)
         row.used += amount
 
-    def count_starts(self, counts: dict[str, tuple[str, int]]) -> None:
-        """Count starts of rates now, and remove those that have left the window.
+    def count_starts(self, name: str, template: str, number: int) -> None:
+        """Count starts of a rate, and remove those that have left the window.
 
-        Args:
-            counts: the template and the number of starts, by gate.
+        The caller adds the starts to the table, those of several rates at once.
         """
-        ledger = self.ledger
-        for name, (template, number) in counts.items():
-            row = self.change(name, template)
-            spec = self.spec(template)
-            if row.used and spec is not None:
-                row.used -= ledger.starts.trim(name, ledger.now - (spec.per_ms or 0))
-            row.used += number
-            if row.timer_at is None and spec is not None and not spec.shared:
-                # There may be millions of keyed rates: each is removed when its window is over.
-                row.timer_at = ledger.now + (spec.per_ms or 0) + FORGET_AFTER_MS
-        ledger.starts.add({name: number for name, (_, number) in counts.items()})
+        row = self.change(name, template)
+        spec = self.spec(template)
+        if row.used and spec is not None:
+            row.used -= self.ledger.starts.trim(name, self.ledger.now - (spec.per_ms or 0))
+        row.used += number
+        if row.timer_at is None and spec is not None and not spec.shared:
+            # There may be millions of keyed rates: each is removed when its window is over.
+            row.timer_at = self.ledger.now + (spec.per_ms or 0) + FORGET_AFTER_MS
 
     def trim(self, name: str) -> None:
         """Remove a rate's starts that have left the window."""
@@ -343,6 +351,59 @@ class GateCache(GateRows):
         row.used -= amount
         self.dirty.add(gate)
         self.forget_view(gate)
+
+    def give_back_all(self, returned: Sequence[ReturnedPermits]) -> list[str]:
+        """Count permits as returned, and return the keyed gates that may be fed now."""
+        names: list[str] = []
+        for one in returned:
+            names.append(one.gate)
+            if one.pool:
+                names.append(one.pool)
+        self.prefetch(names)
+        for one in returned:
+            self.give_back(one.gate, one.amount)
+        return self._have_room(names)
+
+    def end_reservations(self, reserved: Iterable[tuple[str, str]]) -> list[str]:
+        """End the reservations of jobs that left their queue.
+
+        Args:
+            reserved: gates, each with a job.
+
+        Returns:
+            The keyed gates that may be fed now.
+        """
+        self.prefetch(gate for gate, _ in reserved)
+        return self._have_room([gate for gate, job in reserved if self.unreserve(gate, job)])
+
+    def _have_room(self, gates: Sequence[str]) -> list[str]:
+        """Wake the lanes that shared gates blocked; return the keyed gates, which need feeding."""
+        freed: list[str] = []
+        for gate in dict.fromkeys(gates):
+            if self._is_keyed(gate):
+                freed.append(gate)
+            else:
+                self._wake_waiting(gate)
+        return freed
+
+    def _is_keyed(self, gate: str) -> bool:
+        row = self.find(gate)
+        spec = self.spec(row.template) if row is not None else None
+        if spec is None:
+            # A pool without a row of its own: its members' rows have the template.
+            return row is None or bool(row.template)
+        return not spec.shared
+
+    def _wake_waiting(self, gate: str) -> None:
+        """Wake the lanes that a shared gate blocked, and clear the list.
+
+        The next claim that finds the gate shut adds its lane again.
+        """
+        row = self.find(gate)
+        if row is not None and row.lanes:
+            for lane in row.lanes:
+                self.ledger.wake(None if lane == ANY_LANE else lane)
+            self.change(gate, row.template, row.pool).lanes = ()
 
     def forget_view(self, gate: str) -> None:
         """Drop the cached views of a gate that changed and of its pool."""

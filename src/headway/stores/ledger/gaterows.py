@@ -73,12 +73,6 @@ class GateRow(msgspec.Struct):
             and self.reserved is None
         )
 
-    def lanes_with(self, lane: str) -> tuple[str, ...]:
-        """Return the lanes to wake when the gate has room, with this one added."""
-        if lane in self.lanes or ANY_LANE in self.lanes:
-            return self.lanes
-        return (*self.lanes, lane) if len(self.lanes) < MOST_LANES else (ANY_LANE,)
-
     def clone(self) -> GateRow:
         """Return a copy."""
         return copy(self)
@@ -122,6 +116,14 @@ class PermitRow(NamedTuple):
     amount: int
     since: int
     hold: Hold
+
+
+class ReturnedPermits(NamedTuple):
+    """The amount of permits of one gate that are returned together; `pool` as in `PermitRow`."""
+
+    gate: str
+    pool: str
+    amount: int
 
 
 class Holders(NamedTuple):

@@ -16,7 +16,6 @@ from headway.core.gates.view import GateView
 from headway.core.state import State
 from headway.stores.ledger.feeding import arm, feed_flow, feed_gate
 from headway.stores.ledger.gate_cache import GateCache, use_at
-from headway.stores.ledger.gaterows import GateRow
 from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import ClosedPeriod, FlowKey, JobRow
 from headway.stores.ledger.start_writer import StartWriter
@@ -246,7 +245,7 @@ class LaneClaim:
         self._begin_closed_period(flow)
         if (use.name, use.amount) not in self.opening:
             self.opening[use.name, use.amount] = None
-            self._remember_lane(use.name, use.template)
+            self.cache.remember_lane(use.name, use.template, self.lane)
         return True
 
     def _skip_if_shut(self, flow: int, key: FlowKey, closed: list[tuple[GateView, int]]) -> bool:
@@ -385,13 +384,7 @@ class LaneClaim:
     def _record_shut_gate(self, view: GateView, amount: int) -> None:
         """Record when a shut gate opens, and that the lane's waiters must be woken then."""
         self.opening[view.name, amount] = self.cache.opens_at(view, view.template, amount)
-        self._remember_lane(view.name, view.template)
-
-    def _remember_lane(self, gate: str, template: str) -> None:
-        row = self.cache.find(gate) or GateRow(name=gate, template=template)
-        lanes = row.lanes_with(self.lane)
-        if lanes is not row.lanes:
-            self.cache.change(gate, template).lanes = lanes
+        self.cache.remember_lane(view.name, view.template, self.lane)
 
     def _write(self, decision: Decision, views: dict[int, FlowView]) -> None:
         offered = [start.head.id for start in decision.starts if start.candidate]

@@ -142,6 +142,8 @@ class StartWriter:
         if self.permits:
             ledger.permits.add(self.permits)
         if self.rates:
-            self.cache.count_starts(self.rates)
+            for gate, (template, number) in self.rates.items():
+                self.cache.count_starts(gate, template, number)
+            ledger.starts.add({gate: number for gate, (_, number) in self.rates.items()})
         ledger.counts.move(self.lane, State.WAITING, State.RUNNING, n)
         ledger.counts.happened("started", n)

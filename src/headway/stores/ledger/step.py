@@ -15,9 +15,9 @@ from headway.core.state import HELD, QUEUED, State, check_move
 from headway.stores.ledger.feeding import feed_flow, feed_gate
 from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.gaterows import (
-    ANY_LANE,
     FOREVER,
     PermitRow,
+    ReturnedPermits,
     TemplateRow,
 )
 from headway.stores.ledger.insert import follow_up, insert_new, kept_for
@@ -296,13 +296,8 @@ class Step:
         return self.return_permits(gone) if gone else []
 
     def _end_reservations(self) -> list[str]:
-        """End the reservations of jobs that left their queue."""
-        if not self.reserved:
-            return []
-        self.cache.prefetch(dict.fromkeys(gate for gate, _ in self.reserved))
-        ended = [gate for gate, job in self.reserved if self.cache.unreserve(gate, job)]
-        self.reserved = {}
-        return self._have_room(ended)
+        reserved, self.reserved = self.reserved, {}
+        return self.cache.end_reservations(reserved) if reserved else []
 
     def return_permits(self, permits: Iterable[PermitRow]) -> list[str]:
         """Remove permits and count them as returned.
@@ -318,41 +313,9 @@ class Step:
             amounts[place] = amounts.get(place, 0) + one.amount
         names = [name for place in amounts for name in place if name]
         self.ledger.read_ahead(ReadAhead(gates=names))
-        self.cache.prefetch(names)
-        for (gate, _), amount in amounts.items():
-            self.cache.give_back(gate, amount)
-        return self._have_room(
-            name for gate, pool in amounts for name in ((gate, pool) if pool else (gate,))
+        return self.cache.give_back_all(
+            [ReturnedPermits(gate, pool, amount) for (gate, pool), amount in amounts.items()]
         )
-
-    def _have_room(self, gates: Iterable[str]) -> list[str]:
-        """Wake the lanes that shared gates blocked; return the keyed gates, which need feeding."""
-        freed: list[str] = []
-        for gate in dict.fromkeys(gates):
-            if self._is_keyed(gate):
-                freed.append(gate)
-            else:
-                self._wake_waiting(gate)
-        return freed
-
-    def _is_keyed(self, gate: str) -> bool:
-        row = self.cache.find(gate)
-        spec = self.cache.spec(row.template) if row is not None else None
-        if spec is None:
-            # A pool without a row of its own: its members' rows have the template.
-            return row is None or bool(row.template)
-        return not spec.shared
-
-    def _wake_waiting(self, gate: str) -> None:
-        """Wake the lanes that a shared gate blocked, and clear the list.
-
-        The next claim that finds the gate shut adds its lane again.
-        """
-        row = self.cache.find(gate)
-        if row is not None and row.lanes:
-            for lane in row.lanes:
-                self.wake(None if lane == ANY_LANE else lane)
-            self.cache.change(gate, row.template, row.pool).lanes = ()
 
 
 def keep_key(ledger: Ledger, row: JobRow, until_at: int | None) -> None:

@@ -3,12 +3,9 @@
 -- A cache loads each gate once, and is written once, at the end of the step.
 
 -- python: stores.ledger.gate_cache.GateCache, stores.ledger.gatekinds.GateRows
--- needs: base.time, tables.gates, tables.starts, tables.lanes, engine.gate_names, rules.pool
+-- needs: tables.gates, tables.lanes, engine.gate_names, rules.pool
 
 local GateCache = {}
-
--- How long after its window a keyed rate is deleted.
-local FORGET_AFTER_MS = 60000
 
 function GateCache.new()
   return {
@@ -115,37 +112,6 @@ function GateCache.concurrency(cache, lane)
     GateCache.learn_lane(cache, lane, Lanes.load({ lane })[lane])
   end
   return cache.concurrencies[lane] or nil
-end
-
--- Delete starts of a rate that have left its window.
-local function trim_row(row, spec)
-  row.used = row.used - Starts.trim(row.name, Time.now - (spec.per_ms or 0))
-end
-
--- Delete a keyed rate after its window, because there may be millions.
-local function forget_later(row, spec)
-  if row.timer_at == nil and not spec.shared then
-    row.timer_at = Time.now + (spec.per_ms or 0) + FORGET_AFTER_MS
-  end
-end
-
--- Count starts of rates now, and delete those that have left the window.
---   counts: {gate, template, number} each.
-function GateCache.count_starts(cache, counts)
-  local numbers = {}
-  for _, one in ipairs(counts) do
-    local row = GateCache.change(cache, one.gate, one.template)
-    local spec = GateCache.spec(cache, one.template)
-    if spec ~= nil then
-      if row.used > 0 then
-        trim_row(row, spec)
-      end
-      forget_later(row, spec)
-    end
-    row.used = row.used + one.number
-    numbers[one.gate] = one.number
-  end
-  Starts.add(numbers)
 end
 
 -- Write changed gates.

@@ -1,6 +1,6 @@
 -- The flows of a lane in one claim: those that can run, with what they need, and those shut by a
 -- shared gate.
--- needs: rules.cached_gates, base.codec, base.keys, base.time, base.write, tables.gates, tables.jobs
+-- needs: rules.cached_gates, base.codec, base.keys, base.time, base.write, tables.jobs
 -- needs: tables.lanes, rules.cascade, rules.fairness, rules.gate_view, engine.gate_cache
 -- needs: engine.gate_names
 
@@ -228,14 +228,6 @@ local function room(view, amount)
   return times
 end
 
--- Record at a gate that this lane waits for it.
-local function record_lane(work, gate, template)
-  local lanes = Gates.turn_away(GateCache.find(work.cache, gate), work.lane)
-  if lanes ~= nil then
-    GateCache.change(work.cache, gate, template).lanes = lanes
-  end
-end
-
 -- Add the lane to the gates that shut a flow, to be woken when they have room. Return when all of
 -- them are open again, if known for each.
 local function when_open(work, flow, order)
@@ -251,7 +243,7 @@ local function when_open(work, flow, order)
       end
       is_known = is_known and at ~= nil
       latest = at and math.max(at, latest or at) or latest
-      record_lane(work, view.name, template)
+      CachedGates.remember_lane(work.cache, view.name, template, work.lane)
     end
   end
   return is_known and latest or nil
@@ -354,7 +346,7 @@ local function skip_if_full(work, flow, known)
   hold(work, flow, {})
   work.stopped[flow] = true
   LaneFlows.begin_closed_period(flow)
-  record_lane(work, use.name, use.template)
+  CachedGates.remember_lane(work.cache, use.name, use.template, work.lane)
   return true
 end
 

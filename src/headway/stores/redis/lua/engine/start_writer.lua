@@ -1,6 +1,7 @@
 -- Write the starts of a claim: permits, starts of rates, and jobs' rows; those of one decision are
 -- gathered and written together.
 -- needs: rules.cached_gates, base.codec, base.time, tables.jobs, tables.permits, tables.counts
+-- needs: tables.starts
 -- needs: rules.cascade, engine.gate_cache, engine.gate_kinds, engine.gate_names, engine.lane_flows
 
 local StartWriter = {}
@@ -221,7 +222,12 @@ function StartWriter.write(writer)
     Permits.take(writer.permits)
   end
   if #writer.rates > 0 then
-    GateCache.count_starts(cache, writer.rates)
+    local numbers = {}
+    for _, one in ipairs(writer.rates) do
+      CachedGates.count_starts(cache, one.gate, one.template, one.number)
+      numbers[one.gate] = one.number
+    end
+    Starts.add(numbers)
   end
   Counts.move(writer.lane, 'waiting', 'running', n)
   Counts.happened('started', n)

@@ -103,7 +103,7 @@ local function leave_queue(step, row)
           -- A cascade's job reserves at the gate of the candidate for whom it waits.
           gate = waited_at
         end
-        step.reserved[#step.reserved + 1] = { gate = gate, job = row.id }
+        step.reserved[#step.reserved + 1] = { gate, row.id }
       end
     end
   end
@@ -127,64 +127,6 @@ function Step.give_back(step, row, gate, hold)
   step.releases[#step.releases + 1] = { job = row.id, gate = gate, hold = hold }
 end
 
-local function is_keyed(step, gate)
-  local row = GateCache.find(step.cache, gate)
-  if row == nil then
-    return true
-  end
-  local spec = GateCache.spec(step.cache, row.template)
-  if spec == nil then
-    -- A pool without its own row: its members know the template.
-    return row.template ~= ''
-  end
-  return not spec.shared
-end
-
--- Wake the lanes that a shared gate blocked, and forget them; the next claim that finds the gate
--- shut records its lane again.
-local function wake_waiting(step, gate)
-  local row = GateCache.find(step.cache, gate)
-  if row == nil or #row.lanes == 0 then
-    return
-  end
-  for _, lane in ipairs(row.lanes) do
-    Run.wake(lane ~= Gates.ANY_LANE and lane or nil)
-  end
-  GateCache.change(step.cache, gate, row.template, row.pool).lanes = {}
-end
-
--- Wake the lanes that shared gates blocked, and return the keyed gates, to be fed.
-local function have_room(step, gates)
-  local freed, known = {}, {}
-  for _, gate in ipairs(gates) do
-    if not known[gate] then
-      known[gate] = true
-      if is_keyed(step, gate) then
-        freed[#freed + 1] = gate
-      else
-        wake_waiting(step, gate)
-      end
-    end
-  end
-  return freed
-end
-
--- End the reservations of jobs that left their queue, and return the gates to be fed.
-local function end_reservations(step)
-  local names, ended = {}, {}
-  for place, one in ipairs(step.reserved) do
-    names[place] = one.gate
-  end
-  GateCache.prefetch(step.cache, names)
-  for _, one in ipairs(step.reserved) do
-    if CachedGates.unreserve(step.cache, one.gate, one.job) then
-      ended[#ended + 1] = one.gate
-    end
-  end
-  step.reserved = {}
-  return have_room(step, ended)
-end
-
 -- Return the amounts returned at each gate, in order.
 local function amounts_of(permits)
   local amounts, places = {}, {}
@@ -200,36 +142,17 @@ local function amounts_of(permits)
   return amounts
 end
 
--- Count permits as returned. Return the gates that now have room and may have parked jobs.
---   amounts: {gate, pool, amount} each, every gate once.
-local function count_back(step, amounts)
-  local names = {}
-  for place, one in ipairs(amounts) do
-    names[place] = one.gate
-  end
-  GateCache.prefetch(step.cache, names)
-  local gates = {}
-  for _, one in ipairs(amounts) do
-    CachedGates.give_back(step.cache, one.gate, one.amount)
-    gates[#gates + 1] = one.gate
-    if one.pool ~= '' then
-      gates[#gates + 1] = one.pool
-    end
-  end
-  return have_room(step, gates)
-end
-
 -- Remove permits and count them as returned. Return the gates that now have room and may have
 -- parked jobs.
 function Step.return_permits(step, permits)
   Permits.remove(permits)
-  return count_back(step, amounts_of(permits))
+  return CachedGates.give_back_all(step.cache, amounts_of(permits))
 end
 
 -- Return all permits of ended jobs, and feed the gates.
 --   jobs: ids, each once.
 function Step.give_back_all(step, jobs)
-  local freed = count_back(step, Permits.remove_all(jobs))
+  local freed = CachedGates.give_back_all(step.cache, Permits.remove_all(jobs))
   for _, gate in ipairs(freed) do
     Feeding.feed_gate(step.cache, gate)
   end
@@ -302,9 +225,10 @@ end
 -- Write all changes; the step may continue, and be flushed again.
 function Step.flush(step)
   local freed = free_permits(step)
-  for _, gate in ipairs(end_reservations(step)) do
+  for _, gate in ipairs(CachedGates.end_reservations(step.cache, step.reserved)) do
     freed[#freed + 1] = gate
   end
+  step.reserved = {}
   step.releases = {}
   write_rows(step)
   insert_what_follows(step)

@@ -5,10 +5,12 @@
 
 local CachedGates = {}
 
+local ANY_LANE = ''
 local FOREVER = 253402300800000
 local FORGET_AFTER_MS = 60000
 local FULL = 1
 local HAS_ROOM = 0
+local MOST_LANES = 64
 local RESERVED_MS = 60000
 local UNKNOWN = -1
 
@@ -211,10 +213,37 @@ function CachedGates.unreserve(self, gate, job)
   return true
 end
 
+-- Record that a lane waits for a gate, to be woken when the gate has room.
+function CachedGates.remember_lane(self, name, template, lane)
+  local row = GateCache.find(self, name)
+  local known = row ~= nil and row.lanes or {}
+  if Python.find(known, lane) ~= nil or Python.find(known, ANY_LANE) ~= nil then
+    return
+  end
+  local lanes = #known < MOST_LANES and Python.joined(known, { lane }) or { ANY_LANE }
+  GateCache.change(self, name, template).lanes = lanes
+end
+
 -- Count permits of a Slots, a pool's member or an implicit gate as taken.
 function CachedGates.count_taken(self, name, template, amount, pool)
   local row = GateCache.change(self, name, template, pool)
   row.used = row.used + amount
+end
+
+-- Count starts of a rate, and remove those that have left the window.
+--
+-- The caller adds the starts to the table, those of several rates at once.
+function CachedGates.count_starts(self, name, template, number)
+  local row = GateCache.change(self, name, template)
+  local spec = GateCache.spec(self, template)
+  if row.used ~= 0 and spec ~= nil then
+    row.used = row.used - Starts.trim(name, Time.now - (spec.per_ms or 0))
+  end
+  row.used = row.used + number
+  if row.timer_at == nil and spec ~= nil and not spec.shared then
+    -- There may be millions of keyed rates: each is removed when its window is over.
+    row.timer_at = Time.now + (spec.per_ms or 0) + FORGET_AFTER_MS
+  end
 end
 
 -- Remove a rate's starts that have left the window.
@@ -247,6 +276,87 @@ function CachedGates.give_back(self, gate, amount)
   row.used = row.used - amount
   self.dirty[gate] = true
   CachedGates.forget_view(self, gate)
+end
+
+-- Count permits as returned, and return the keyed gates that may be fed now.
+function CachedGates.give_back_all(self, returned)
+  local names = {}
+  for _, one in ipairs(returned) do
+    table.insert(names, one.gate)
+    if one.pool ~= '' then
+      table.insert(names, one.pool)
+    end
+  end
+  GateCache.prefetch(self, names)
+  for _, one in ipairs(returned) do
+    CachedGates.give_back(self, one.gate, one.amount)
+  end
+  return CachedGates.have_room(self, names)
+end
+
+-- End the reservations of jobs that left their queue.
+function CachedGates.end_reservations(self, reserved)
+  local list2 = {}
+  for at, each in ipairs(reserved) do
+    local gate, _ = each[1], each[2]
+    list2[at] = gate
+  end
+  GateCache.prefetch(self, list2)
+  local list3 = {}
+  for _, each2 in ipairs(reserved) do
+    local gate, job = each2[1], each2[2]
+    if CachedGates.unreserve(self, gate, job) then
+      list3[#list3 + 1] = gate
+    end
+  end
+  return CachedGates.have_room(self, list3)
+end
+
+-- Wake the lanes that shared gates blocked; return the keyed gates, which need feeding.
+function CachedGates.have_room(self, gates)
+  local freed = {}
+  for _, gate in ipairs(Python.unique(gates)) do
+    if CachedGates.is_keyed(self, gate) then
+      table.insert(freed, gate)
+    else
+      CachedGates.wake_waiting(self, gate)
+    end
+  end
+  return freed
+end
+
+function CachedGates.is_keyed(self, gate)
+  local row = GateCache.find(self, gate)
+  local spec
+  if row ~= nil then
+    spec = GateCache.spec(self, row.template)
+  else
+    spec = nil
+  end
+  if spec == nil then
+    -- A pool without a row of its own: its members' rows have the template.
+    return row == nil or row.template ~= ''
+  end
+  return not spec.shared
+end
+
+-- Wake the lanes that a shared gate blocked, and clear the list.
+--
+-- The next claim that finds the gate shut adds its lane again.
+function CachedGates.wake_waiting(self, gate)
+  local row = GateCache.find(self, gate)
+  if row ~= nil and #row.lanes > 0 then
+    for _, lane in ipairs(row.lanes) do
+      local value
+      if lane == ANY_LANE then
+        value = nil
+      else
+        value = lane
+      end
+      Run.wake(value)
+    end
+    GateCache.change(self, gate, row.template, row.pool).lanes = {}
+  end
 end
 
 -- Drop the cached views of a gate that changed and of its pool.

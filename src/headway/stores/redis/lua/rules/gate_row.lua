@@ -3,6 +3,11 @@
 
 local GateRow = {}
 
+-- Return whether the row has no state and can be deleted.
+function GateRow.idle(self)
+  return self.used == 0 and self.capacity == nil and self.closed_until == nil and self.timer_at == nil and self.horizon_at == nil and self.last == '' and #self.lanes == 0 and self.reserved == nil
+end
+
 -- Return whether a gate is closed, regardless of its limit.
 function GateRow.is_closed(row, now)
   return row ~= nil and row.closed_until ~= nil and row.closed_until > now

@@ -1,13 +1,8 @@
 -- The table of gates: declarations, and rows of gates with state.
 -- python: stores.ledger.tables.GateTable, stores.ledger.gaterows.TemplateRow.current
--- needs: base.keys, base.codec, base.write, base.time
+-- needs: base.keys, base.codec, base.write, base.time, rules.gate_row
 
 local Gates = {}
-
--- Maximum number of lanes that a shut gate remembers by name.
-local MOST_LANES = 64
--- In place of the names of more lanes; no lane has an empty name.
-Gates.ANY_LANE = ''
 
 local templates = nil
 
@@ -50,22 +45,6 @@ function Gates.new(name, template, pool)
   }
 end
 
--- Return the lanes to wake when a gate has room, with one more; nil if that changes nothing.
-function Gates.turn_away(row, lane)
-  local lanes = {}
-  for place, known in ipairs(row and row.lanes or {}) do
-    if known == lane or known == Gates.ANY_LANE then
-      return nil
-    end
-    lanes[place] = known
-  end
-  if #lanes >= MOST_LANES then
-    return { Gates.ANY_LANE }
-  end
-  lanes[#lanes + 1] = lane
-  return lanes
-end
-
 local function encode(row)
   return Codec.long(cmsgpack.pack({
     row.template,
@@ -106,18 +85,6 @@ local function decode(name, kept)
   }
 end
 
--- Return whether the row has no state, so that it can be deleted.
-function Gates.is_idle(row)
-  return row.used == 0
-    and row.capacity == nil
-    and row.closed_until == nil
-    and row.timer_at == nil
-    and row.horizon_at == nil
-    and row.last == ''
-    and row.lanes[1] == nil
-    and row.reserved == nil
-end
-
 -- Return copies of the rows of gates, by name.
 function Gates.load(names)
   local found = {}
@@ -155,7 +122,7 @@ function Gates.save(rows)
     local old = olds[name]
     file(timers, no_timers, name, old and old.timer_at, row.timer_at)
     file(horizons, no_horizons, name, old and old.horizon_at, row.horizon_at)
-    if not Gates.is_idle(row) then
+    if not GateRow.idle(row) then
       values[#values + 1], values[#values + 2] = name, encode(row)
       if not old then
         named[#named + 1], named[#named + 2] = 0, name
