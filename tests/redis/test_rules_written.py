@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -127,6 +129,24 @@ def rule(a: str) -> str:
         _translated(tmp_path, monkeypatch, "odd_rules_call", text)
 
 
+def test_table_of_the_ledger_is_not_assigned_beside_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+from headway.stores.ledger.ledger import Ledger
+
+def rule(a: Ledger) -> int:
+    jobs, b = a.jobs, 1
+    return b
+"""
+    by_hand = {
+        "base.run": "-- python: stores.ledger.ledger.Ledger\n",
+        "tables.jobs": "-- python: stores.ledger.tables.JobTable\n",
+    }
+    with pytest.raises(Unsupported, match=r"odd_rules_table\.py:5: a new variable, or a table"):
+        _translated(tmp_path, monkeypatch, "odd_rules_table", text, by_hand)
+
+
 def test_record_is_not_changed_to_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = """
 from dataclasses import replace
@@ -140,7 +160,13 @@ def rule(a: GateView) -> GateView:
         _translated(tmp_path, monkeypatch, "odd_rules_replace", text)
 
 
-def _translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> str:
+def _translated(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    text: str,
+    by_hand: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    return Translator(Names({name: "rules.odd"}, {}), name, {"rule"}).text()
+    return Translator(Names({name: "rules.odd"}, by_hand), name, {"rule"}).text()

@@ -10,8 +10,7 @@
   not checked again where Python would fail on it.
 - A record is a table with its fields by name, a tuple or list is a list, a set is a table of true,
   None is nil: so None in a list is refused. Indexes start at 1.
-- A variable belongs to the block in which it is first assigned, as in Lua: one that is used after
-  the block needs a value before it.
+- A variable belongs to the block that assigns it first, as in Lua: one used later starts before it.
 """
 
 from __future__ import annotations
@@ -255,7 +254,8 @@ class Translator(Lines):
 
     def unpack(self, targets: Sequence[ast.expr], values: Sequence[Value]) -> None:
         new = [one for one in targets if isinstance(one, ast.Name) and one.id not in self.types]
-        self.refuse(new and len(new) < len(targets), targets[0], "a new variable beside others")
+        is_odd = 0 < len(new) < len(targets) or not all(one.text for one in values)
+        self.refuse(is_odd, targets[0], "a new variable, or a table of the ledger, beside others")
         for one, value in zip(targets, values, strict=True):
             if isinstance(one, ast.Name):
                 self.bind(one, value.type)
