@@ -33,6 +33,10 @@ MAX_CANDIDATES = 1_000
 DAY_MS = 86_400_000
 TRAIL_KEPT_MS = 90 * DAY_MS
 """Default retention of a trail line."""
+ANSWERS_KEPT_MS = 7_200_000
+"""How long a store that forgets the replies to requests keeps each, at least."""
+KEEP_MS = 7 * DAY_MS
+"""How long a final job with the default policy is kept, and its key refers to it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,8 +82,8 @@ class JobPolicy:
     reconcile: str | None = None
     reconcile_within_ms: int = 300_000
     on_final: FollowUp | None = None
-    keep_ms: int = 7 * DAY_MS
-    key_for_ms: int = 7 * DAY_MS
+    keep_ms: int = KEEP_MS
+    key_for_ms: int = KEEP_MS
     cascade: bool = False
     on_accepted: FollowUp | None = None
 

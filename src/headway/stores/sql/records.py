@@ -66,8 +66,6 @@ _TRAIL_SINCE = Select(
     ahead=True,
 )
 _LAST_SEQ = 2**62
-ANSWERS_KEPT_MS = 7_200_000
-"""How long the reply to a request is stored, at least."""
 
 
 class SqlEntries(SqlTable[SqlSession]):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from headway.core.job import ANSWERS_KEPT_MS
 from headway.stores.ledger.columns import WORKER, read_worker, worker_values
 from headway.stores.ledger.rows import KeyRow, SignalRow, TrailRow, WorkerRow
 from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers, Numbers, Texts, ids_of
@@ -14,7 +15,7 @@ from headway.stores.postgres.numbers import HASTE
 from headway.stores.postgres.registry import digest
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Each, Mode, Read, Repeat
-from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail
+from headway.stores.sql.records import SqlTrail
 from headway.stores.sql.statement import KEPT_EVENTS, Rows, Select, SqlTable, Write, of
 
 KEYS = Each(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from headway.core.job import ANSWERS_KEPT_MS
 from headway.stores.ledger.columns import WORKER, read_worker, worker_values
 from headway.stores.ledger.rows import KeyRow, SignalRow, TrailRow, WorkerRow
-from headway.stores.sql.records import ANSWERS_KEPT_MS, SqlTrail
+from headway.stores.sql.records import SqlTrail
 from headway.stores.sql.statement import KEPT_EVENTS, Select, of
 from headway.stores.sqlite.database import text_list
 from headway.stores.sqlite.session import Session

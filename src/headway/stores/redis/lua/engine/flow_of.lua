@@ -1,13 +1,10 @@
 -- The flow in which a job waits, by the gates that it uses.
 -- python: stores.ledger.attempts.stage_of, stores.ledger.insert.make_ready
 -- python: stores.ledger.insert.check_turns
--- needs: base.run, tables.jobs, engine.gate_cache, engine.gate_names, engine.horizon, rules.cascade
+-- needs: base.codec, base.run, tables.jobs, engine.gate_cache, engine.gate_names, engine.horizon
+-- needs: rules.cascade, rules.gate_limits, rules.job_limits, rules.name_limits
 
 local FlowOf = {}
-
-local MAX_SHARED_GATES = 8
-local MAX_NAME = 512
-local MAX_AMOUNT = 2147483647
 
 local function names_of(gates)
   local names = {}
@@ -24,17 +21,17 @@ end
 
 -- Validate a name and an amount.
 local function check_words(use)
-  local name, amount = use.name, use.amount
+  local name, amount, most = use.name, use.amount, GateLimits.MAX_CAPACITY
   if name == '' then
     Run.refuse('InvalidValue', 'gate is empty', 'it needs at least one character')
-  elseif #name > MAX_NAME and characters_of(name) > MAX_NAME then
+  elseif #name > NameLimits.MAX_NAME and characters_of(name) > NameLimits.MAX_NAME then
     local message = 'gate has ' .. characters_of(name) .. ' characters'
-    Run.refuse('InvalidValue', message, 'at most 512')
+    Run.refuse('InvalidValue', message, 'at most ' .. NameLimits.MAX_NAME)
   elseif string.find(name, '%z') then
     Run.refuse('InvalidValue', 'gate contains NUL', 'remove the NUL character')
-  elseif type(amount) ~= 'number' or amount % 1 ~= 0 or amount < 1 or amount > MAX_AMOUNT then
+  elseif type(amount) ~= 'number' or amount % 1 ~= 0 or amount < 1 or amount > most then
     local message = 'the amount of ' .. Run.quoted(name) .. ' is ' .. tostring(amount)
-    Run.refuse('InvalidValue', message, 'from 1 to 2147483647')
+    Run.refuse('InvalidValue', message, 'from 1 to ' .. Codec.digits(most))
   end
 end
 
@@ -54,8 +51,9 @@ local function check_together(kind, gates)
     check_words(use)
     shared = shared + (use.shared and 1 or 0)
   end
-  if shared > MAX_SHARED_GATES then
-    local message = 'job of kind ' .. Run.quoted(kind) .. ' asks for more than 8 shared gates'
+  if shared > JobLimits.MAX_SHARED_GATES then
+    local message = 'job of kind ' .. Run.quoted(kind) .. ' asks for more than '
+    message = message .. JobLimits.MAX_SHARED_GATES .. ' shared gates'
     Run.refuse('InvalidValue', message, 'let one gate stand for several')
   end
 end

@@ -4,9 +4,6 @@
 
 local Horizon = {}
 
--- A chore extends hours that are known for less than this.
-local EXTEND_BELOW_MS = 15 * 86400000
-
 local given = {}
 
 -- Read the intervals in a request: `opens`, {opens, horizon_at} by the gate's name.
@@ -68,13 +65,13 @@ end
 
 -- Request the intervals of hours whose horizon is near, before anything is written.
 function Horizon.ask_short(limit)
-  local rows = Gates.short_horizons(Time.now + EXTEND_BELOW_MS, limit)
+  local rows = Gates.short_horizons(Time.now + CachedGates.EXTEND_BELOW_MS, limit)
   Horizon.require(GateCache.new(), rows)
 end
 
 -- Extend hours whose horizon is near. Return how many.
 function Horizon.extend_short(cache, limit)
-  local rows = Gates.short_horizons(Time.now + EXTEND_BELOW_MS, limit)
+  local rows = Gates.short_horizons(Time.now + CachedGates.EXTEND_BELOW_MS, limit)
   for _, row in ipairs(rows) do
     Horizon.extend(cache, row.name, row.template, row.zone or 'UTC')
   end

@@ -3,7 +3,7 @@
 -- Everything is decided before anything is written: which jobs exist, which job has which key, and
 -- whether the gates are declared and the lanes have room.
 -- needs: base.run, base.time, tables.counts, tables.lanes, tables.jobs, tables.dedupe
--- needs: rules.state, engine.flow_of, engine.new_jobs, engine.horizon
+-- needs: rules.insert_limits, rules.state, engine.flow_of, engine.new_jobs, engine.horizon
 
 local Insert = {}
 
@@ -39,8 +39,6 @@ function Insert.check_backlog(lanes, counts)
 end
 
 local NO_GATES = {}
--- Maximum number of ids of a series that are checked together.
-local MOST_IDS_READ = 64
 
 local function new_batch(cache)
   return {
@@ -89,7 +87,7 @@ end
 local function find_id(job)
   local series = { job.id }
   while true do
-    series = NewJobs.ids_after(series[#series], math.min(2 * #series, MOST_IDS_READ))
+    series = NewJobs.ids_after(series[#series], math.min(2 * #series, InsertLimits.MOST_IDS_READ))
     local taken = Jobs.known(series)
     for _, id in ipairs(series) do
       if not taken[id] then

@@ -1,7 +1,7 @@
 -- The claim of one lane: read its flows, decide, and write starts and parked jobs.
 -- needs: rules.cached_gates, tables.jobs, tables.lanes, tables.counts, rules.claiming
 -- needs: rules.fairness, rules.gate_view, rules.feeding, engine.gate_cache, engine.lane_flows
--- needs: engine.start_writer
+-- needs: engine.start_writer, rules.lane_limits
 
 local LaneClaim = {}
 
@@ -201,7 +201,7 @@ function LaneClaim.take(work, n, free)
     if not decision.again then
       break
     end
-    if work.parked >= LaneFlows.PARKS then
+    if work.parked >= LaneLimits.PARKS then
       work.again, work.fruitful = true, true
       break
     end

@@ -2,7 +2,7 @@
 -- shared gate.
 -- needs: rules.cached_gates, base.codec, base.keys, base.time, base.write, tables.jobs
 -- needs: tables.lanes, rules.cascade, rules.fairness, rules.gate_view, engine.gate_cache
--- needs: engine.gate_names
+-- needs: engine.gate_names, rules.lane_limits
 
 local LaneFlows = {}
 
@@ -71,22 +71,9 @@ function LaneFlows.shut_ms(flow, from, till)
   return math.max(0, last - math.max(period.since, from))
 end
 
--- Flows that one claim examines in a lane.
-local FLOWS = 256
--- Heads read of one flow at a time, among several flows.
-local LEAST_HEADS = 16
--- With more flows than this, a claim starts with fewer heads of each, because mostly little is
--- free.
-local MANY_FLOWS = 8
--- Heads in the first round then; each further round reads at least twice as many.
-local FIRST_HEADS = 2
 -- A first round that would read more heads than this for each job that may start reads only those
 -- that it examines, because few can start. Later rounds follow jobs that were parked.
 local UNREAD = 4
--- After a round that parked jobs, the next one reads this many heads in total per parked job.
-local GROWTH = 4
--- Jobs that one claim parks in a lane.
-LaneFlows.PARKS = 1000
 
 -- Return the implicit gates of a flow that are defined.
 local function implicit_of(cache, flow)
@@ -121,11 +108,11 @@ end
 
 -- Find the flows that this claim examines.
 function LaneFlows.find(work)
-  local found = Jobs.flows_waiting(work.lane, work.flow_after, FLOWS)
-  work.last = #found < FLOWS
+  local found = Jobs.flows_waiting(work.lane, work.flow_after, LaneLimits.FLOWS)
+  work.last = #found < LaneLimits.FLOWS
   if work.last and work.flow_after >= 0 and (#found > 0 or work.fruitful) then
     -- Fill a short last page with the first flows; it would drain faster than the others.
-    for _, flow in ipairs(Jobs.flows_waiting(work.lane, -1, FLOWS - #found)) do
+    for _, flow in ipairs(Jobs.flows_waiting(work.lane, -1, LaneLimits.FLOWS - #found)) do
       if flow <= work.flow_after then
         found[#found + 1] = flow
       end
@@ -414,9 +401,9 @@ function LaneFlows.views(work, n, free)
   end
   prefetch_shared(work, flows)
   LaneFlows.prefetch_closed_periods(flows)
-  local least = LEAST_HEADS
-  if #flows > MANY_FLOWS then
-    least = math.min(LEAST_HEADS, FIRST_HEADS * 2 ^ work.rounds)
+  local least = LaneLimits.LEAST_HEADS
+  if #flows > LaneLimits.MANY_FLOWS then
+    least = math.min(LaneLimits.LEAST_HEADS, LaneLimits.FIRST_HEADS * 2 ^ work.rounds)
   end
   work.rounds = work.rounds + 1
   local most = math.max(least, math.floor(2 * n / #flows))
@@ -424,7 +411,7 @@ function LaneFlows.views(work, n, free)
     most = n + 1
   end
   -- If all keys are taken, few jobs can start, however many heads a round reads.
-  local deep = math.min(GROWTH * work.parked_last, LaneFlows.PARKS - work.parked)
+  local deep = math.min(LaneLimits.GROWTH * work.parked_last, LaneLimits.PARKS - work.parked)
   deep = math.floor(deep / #flows)
   least, most = math.max(least, deep), math.max(most, deep)
   work.unread = work.rounds == 1 and least * #flows > UNREAD * n

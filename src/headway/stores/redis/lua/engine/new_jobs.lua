@@ -2,7 +2,7 @@
 -- python: stores.ledger.insert.accepted_job, stores.ledger.insert.follow_up
 -- python: stores.ledger.insert.reconcile_job, stores.ledger.verbs.define._with_id
 -- python: core.job.body_hash, core.job.fire_id
--- needs: base.python, base.time
+-- needs: base.python, base.time, rules.job_limits
 
 local NewJobs = {}
 
@@ -63,16 +63,14 @@ function NewJobs.with_id(job, id)
   return Python.replace(job, { id = id })
 end
 
-local DAY_MS = 86400000
-
 local function policy_with(retry)
   return {
     retry = retry,
     start_within_ms = 1000,
     on_deadline = 'dead',
     reconcile_within_ms = 300000,
-    keep_ms = 7 * DAY_MS,
-    key_for_ms = 7 * DAY_MS,
+    keep_ms = JobLimits.KEEP_MS,
+    key_for_ms = JobLimits.KEEP_MS,
     cascade = false,
   }
 end
@@ -138,7 +136,7 @@ local function new_job(row, kind, lane, policy)
     tenant = row.tenant,
     subject = row.subject,
     stage = '',
-    priority = 512,
+    priority = JobLimits.DEFAULT_PRIORITY,
     gates = {},
     policy = policy,
     candidates = {},

@@ -1,11 +1,10 @@
 -- Set and revoke tokens, and record their use.
 -- python: stores.ledger.verbs.define._set_token as set
 -- python: stores.ledger.verbs.define._revoke_token as revoke, stores.ledger.verbs.define._note_use
--- needs: base.run, base.codec, base.time, base.python, tables.declared
+-- needs: base.run, base.codec, base.time, base.python, rules.token_limits
+-- needs: tables.declared
 
 local Tokens = {}
-
-local MAX_TOKENS = 10000
 
 -- Create a token, or replace its spec; its times of creation and use stay. Return the trail's line,
 -- nil if nothing changed.
@@ -23,10 +22,10 @@ end
 
 -- Refuse the whole definition if there are now too many tokens.
 function Tokens.check_number()
-  if Declared.token_count() > MAX_TOKENS then
+  if Declared.token_count() > TokenLimits.MAX_TOKENS then
     Run.refuse(
       'InvalidValue',
-      'there would be more than ' .. Codec.digits(MAX_TOKENS) .. ' tokens',
+      'there would be more than ' .. Codec.digits(TokenLimits.MAX_TOKENS) .. ' tokens',
       'revoke tokens that are not used'
     )
   end

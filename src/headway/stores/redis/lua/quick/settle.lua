@@ -1,11 +1,9 @@
 -- The quick path of settle: successes with at most a short result, of runs that hold nothing.
--- needs: base.keys, base.quick
+-- needs: base.keys, base.quick, rules.job_limits
 
 local QuickSettle = {}
 
 local pack, unpack_bytes, sub, byte = struct.pack, struct.unpack, string.sub, string.byte
--- How long a final job with the default policy is kept; see verbs/settle.
-local KEEP_MS = 7 * 86400000
 -- Positions in a packed row, and maximum bytes of a result in it; see tables/job_record.
 local RUN, LENGTHS = 33, 72
 local SHORT = 256
@@ -73,7 +71,7 @@ end
 -- ended here.
 local function all_ended(worker, ids, runs, results, raws)
   local rows, flows = {}, {}
-  local ending = pack('>I6I6BI2I2', Quick.now, Quick.now + KEEP_MS, 1, 0, #worker)
+  local ending = pack('>I6I6BI2I2', Quick.now, Quick.now + JobLimits.KEEP_MS, 1, 0, #worker)
   for place = 1, #ids do
     local row = ended(worker, ending, raws[place], runs[place], results[place])
     if row == nil then
@@ -101,10 +99,10 @@ local function by_lane(flows)
 end
 
 local function write(holder, ids, raws, rows)
-  local held, purge = {}, {}
+  local held, purge, purge_at = {}, {}, Quick.now + JobLimits.KEEP_MS
   for place = 1, #ids do
     held[place] = holder .. ids[place]
-    purge[2 * place - 1] = Quick.now + KEEP_MS
+    purge[2 * place - 1] = purge_at
     purge[2 * place] = sub(raws[place], 17, 22) .. ids[place]
   end
   Quick.freely()
@@ -118,7 +116,7 @@ end
 function QuickSettle.run(request)
   local worker, holder = request.worker, Quick.name(request.worker)
   local ids, runs, results = ends_of(request)
-  if not ids or #ids == 0 or #ids > 1000 or not holder or not is_live(worker) then
+  if not ids or #ids == 0 or #ids > JobLimits.MAX_BATCH or not holder or not is_live(worker) then
     return nil
   end
   local raws = redis.call('HMGET', Keys.jobs, unpack(ids))

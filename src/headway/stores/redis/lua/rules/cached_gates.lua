@@ -6,6 +6,7 @@
 local CachedGates = {}
 
 local ANY_LANE = ''
+CachedGates.EXTEND_BELOW_MS = 1296000000
 local FOREVER = 253402300800000
 local FORGET_AFTER_MS = 60000
 local FULL = 1

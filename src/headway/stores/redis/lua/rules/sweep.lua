@@ -6,6 +6,7 @@
 local Sweep = {}
 
 local LANES = 16
+Sweep.WORKER_KEPT_MS = 3600000
 
 -- End queued jobs past their `expires_at`, and return how many ended.
 function Sweep.expire(step, limit)

@@ -1,12 +1,11 @@
 -- The trail of actions, and the replies to requests.
 -- python: stores.ledger.tables.TrailTable
--- needs: base.keys, base.codec, base.write, base.time
+-- needs: base.keys, base.codec, base.write, base.time, rules.job_limits
 
 local Trail = {}
 
 local n6 = Codec.n6
--- Minimum time to keep a reply, and how many old ones are deleted with each new one.
-local KEPT_MS = 7200000
+-- How many old replies are deleted with each new one.
 local FORGOTTEN = 100
 
 -- Add lines, and assign their `seq`.
@@ -130,7 +129,7 @@ end
 
 -- Store the reply to a request for at least two hours; the first reply stays.
 function Trail.keep_answer(request, answer)
-  local before = '(' .. Codec.digits(Time.now - KEPT_MS)
+  local before = '(' .. Codec.digits(Time.now - JobLimits.ANSWERS_KEPT_MS)
   local old = redis.call('ZRANGEBYSCORE', Keys.answered, '-inf', before, 'LIMIT', 0, FORGOTTEN)
   Write.hdel(Keys.answers, old)
   Write.zrem(Keys.answered, old)

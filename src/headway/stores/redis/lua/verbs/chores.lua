@@ -7,16 +7,13 @@
 
 local Chores = {}
 
--- How long a stopped worker is still listed.
-local WORKER_KEPT_MS = 3600000
-
 -- Delete workers that stopped long ago. Return how many leases are live, and when the first ends.
 local function check_workers()
   local gone, live, first = {}, 0, nil
   for _, one in ipairs(Workers.all()) do
     if not one.lapsed then
       live, first = live + 1, math.min(first or one.lease_until, one.lease_until)
-    elseif one.seen_at < Time.now - WORKER_KEPT_MS then
+    elseif one.seen_at < Time.now - Sweep.WORKER_KEPT_MS then
       gone[#gone + 1] = one.id
     end
   end

@@ -1,15 +1,10 @@
 -- Claim: promote due jobs, then start jobs in order with all their permits.
 -- quick: quick.claim
--- needs: base.python, base.time, base.write, tables.gates, tables.jobs, tables.workers, rules.promotion
--- needs: rules.feeding, engine.gate_cache, engine.lane_share, engine.lane_claim, rules.attempts
--- needs: rules.sweep, engine.step
+-- needs: base.python, base.time, base.write, tables.gates, tables.jobs, tables.workers
+-- needs: rules.promotion, rules.feeding, engine.gate_cache, engine.lane_share, engine.lane_claim
+-- needs: rules.attempts, rules.claim_limits, rules.sweep, engine.step
 
 local Claim = {}
-
--- Timers of keyed gates run per claim.
-local TIMERS = 100
--- Expired jobs ended per claim; if there may be more, it starts nothing.
-local EXPIRIES = 1000
 
 local function append(ids, more)
   for _, id in ipairs(more) do
@@ -157,16 +152,16 @@ local function apply_due(request, dead)
     return false
   end
   local step = Step.new()
-  local expired = Sweep.expire(step, EXPIRIES)
+  local expired = Sweep.expire(step, ClaimLimits.EXPIRIES)
   if expired > 0 then
     -- Expired jobs must be written before due jobs are promoted, because they may be the same.
     Step.flush(step)
   end
-  Feeding.run_timers(step.cache, TIMERS)
+  Feeding.run_timers(step.cache, ClaimLimits.TIMERS)
   Promotion.promote(step, Python.unique(names_of(request.lanes)))
   Step.flush(step)
   append(dead, Step.dead(step))
-  return expired == EXPIRIES
+  return expired == ClaimLimits.EXPIRIES
 end
 
 local function cursors_of(request)

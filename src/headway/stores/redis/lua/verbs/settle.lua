@@ -2,11 +2,9 @@
 -- quick: quick.settle
 -- python: stores.ledger.verbs.settle._cut as =, contract.outcomes.Failed.line as .
 -- needs: base.time, base.write, tables.counts, tables.jobs, tables.workers
--- needs: engine.horizon, engine.step, rules.apply_signal, rules.moves, rules.outcomes, rules.state
+-- needs: engine.horizon, engine.step, rules.apply_signal, rules.job_limits, rules.moves
+-- needs: rules.outcomes, rules.state
 local Settle = {}
-
--- How long a final job with the default policy is kept.
-local KEEP_MS = 7 * 86400000
 
 local function count_ends(runs, lanes)
   local by_lane, order = {}, {}
@@ -39,7 +37,7 @@ end
 -- Finish successes of jobs that need no care, fast. Return an array of letters, false for an
 -- unchanged run.
 local function finish_plain(worker, runs)
-  local lanes, gated = Jobs.finish_plain(worker, runs, Time.now + KEEP_MS)
+  local lanes, gated = Jobs.finish_plain(worker, runs, Time.now + JobLimits.KEEP_MS)
   local letters = {}
   for place = 1, #runs / 2 do
     letters[place] = lanes[place] and 'd' or false
