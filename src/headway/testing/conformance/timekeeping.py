@@ -9,6 +9,7 @@ from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.outcomes import Closing, Failed, Released, Succeeded, Verdict
 from headway.contract.views import StatsQuery
 from headway.core.gates.slots import Slots
+from headway.core.job import MAX_BATCH
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
@@ -88,6 +89,15 @@ class WaitGroup(ConformanceGroup):
         reply = await rig.worker.ask()
         async with rig.wakes(reply.seen):
             await rig.add()
+
+    async def test_wait_returns_when_a_claim_leaves_due_jobs_scheduled(self, rig: Rig) -> None:
+        due_at = rig.clock() + 1_000
+        await rig.add_many(MAX_BATCH, due_at=due_at)
+        await rig.add(due_at=due_at)
+        reply = await rig.worker.ask()
+        rig.clock.advance(1_000)
+        async with rig.wakes(reply.seen):
+            await rig.worker.take()
 
     async def test_wait_returns_when_a_permit_is_released(self, rig: Rig) -> None:
         await rig.add_many(2, gates=(LINE,))
