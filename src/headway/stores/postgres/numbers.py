@@ -23,8 +23,8 @@ BEHIND = -14
 LAG_MS = 1_000
 """How far the high-water mark may lag behind the time that an enqueue used."""
 FOLD_EVERY, MOST_UNFOLDED = 64, 256
-"""Numbers of claims and exclusive steps of a process after which an exclusive step folds counts: its
-next exclusive step or sweep, and at the latest a claim, whose jobs start later for it."""
+"""Numbers of claims and exclusive steps of a process after which counts are folded: by its next
+exclusive step or sweep, and at the latest by a claim, whose jobs start later for it."""
 TOKENS_SINCE = 2
 """The first schema with tokens; this program also supports older ones."""
 CLOCK = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
