@@ -50,10 +50,10 @@ def test_directory_can_be_migrated_as_another_role_without_secrets(
     assert ran.code == 0
     assert [one["system"] for one in ran.document["systems"]] == ["calls", "calls_seen", "alerts"]
     with psycopg.connect(database) as db:
-        assert db.execute("SELECT version_num FROM calls_schema").fetchall() == [("0003",)]
+        assert db.execute("SELECT version_num FROM calls_schema").fetchall() == [("0004",)]
     monkeypatch.setenv("HEADWAY_DIRECTORY", database)
     again = headway("migrate", "--system", "calls", "--json").document["systems"]
-    assert {one["before"] for one in again} == {"0003", "0001"}
+    assert {one["before"] for one in again} == {"0004", "0001"}
 
 
 def test_directory_of_a_postgres_store_is_in_its_database_whatever_its_options(

@@ -6,22 +6,26 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import insert
 
 from headway.contract.definitions import Role
 from headway.core.errors import InvalidValue
+from headway.core.job import NewJob
 from headway.core.state import State
 from headway.runtime.settings_table import read_table
 from headway.runtime.timing import Timing
 from headway.systems.calls.source_table.migration import MIGRATION, Migration
+from headway.systems.calls.source_table.row_sync import RowSync
 from headway.systems.calls.source_table.settings import (
     LeadRow,
     MigrationMode,
     MigrationPlan,
     MigrationSettings,
+    Recipe,
 )
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database, until_it_waits
 from tests.systems.calls.source_table.databases import make_theirs, opened, run, settings_of
@@ -144,6 +148,37 @@ async def test_returned_rows_leave_no_job_and_are_called_again_once_they_come_ba
             ("legacy", "new", None),
         ]
         assert site.called() == []
+
+
+async def test_job_is_not_retried_for_a_row_that_was_returned_after_it_was_read(
+    tmp_path: Path,
+) -> None:
+    theirs = settings_of(f"sqlite:///{tmp_path}/theirs.db")
+    async with sited(tmp_path, LATER) as site, opened(theirs) as table:
+        await choose(site, "adopt", percent=100)
+
+        async def ours() -> bool:
+            return await states(site) == [State.SCHEDULED] * 3
+
+        await site.until(ours, "adopted")
+        (read_before,) = [page async for page in table.pending(ours=True)]
+        stored = {job.id: job for job in await site.jobs()}
+
+        def make(row: LeadRow) -> NewJob:
+            job = stored[row.lead]
+            fields = {name: getattr(job, name) for name in ("id", "kind", "lane", "stage", "args")}
+            return NewJob(**fields, due_at=job.due_at)
+
+        await choose(site, "release")
+
+        async def released() -> bool:
+            return await states(site) == [State.CANCELLED] * 3
+
+        await site.until(released, "released")
+        recipe = cast("Recipe", SimpleNamespace(job=make))
+        sync = RowSync(lambda: site.app.store, table, recipe)
+        assert await sync.missing(read_before) == []
+        assert await states(site) == [State.CANCELLED] * 3
 
 
 async def test_row_that_is_no_lead_stays_with_the_older_system(tmp_path: Path) -> None:

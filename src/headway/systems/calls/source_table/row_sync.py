@@ -72,8 +72,9 @@ class RowSync:
         store: returns the store, which must be open.
     """
 
-    def __init__(self, store: Callable[[], Store], recipe: Recipe) -> None:
+    def __init__(self, store: Callable[[], Store], table: LeadTable, recipe: Recipe) -> None:
         self._store = store
+        self._table = table
         self._recipe = recipe
         self._logged: set[str] = set()
 
@@ -101,8 +102,12 @@ class RowSync:
             return []
         query = JobsQuery(ids=tuple(jobs), runs=True, trail=True, limit=len(jobs))
         known = {view.id: view for view in (await self._store().read(query)).rows}
-        for view in known.values():
-            await self._bring_in_line(view, jobs[view.id])
+        retried = {
+            view.id for view in known.values() if await self._bring_in_line(view, jobs[view.id])
+        }
+        if retried:
+            # A row may have been returned since it was read, and its job cancelled before this.
+            await self._cancel_returned([row for row in rows if row.lead in retried])
         return [job for job in jobs.values() if job.id not in known]
 
     async def make(self, rows: Sequence[LeadRow]) -> None:
@@ -130,7 +135,14 @@ class RowSync:
             reason = f"{RELEASED}: the row was returned to the older system"
             await act(self._store(), Verb.CANCEL, *queued, author=AUTHOR, reason=reason)
 
-    async def _bring_in_line(self, view: JobView, job: NewJob) -> None:
+    async def _cancel_returned(self, rows: Sequence[LeadRow]) -> None:
+        now = await self._table.find([row.id for row in rows])
+        returned = [row for row in rows if row.id in now and not now[row.id].ours]
+        if returned:
+            await self.cancel(returned)
+
+    async def _bring_in_line(self, view: JobView, job: NewJob) -> bool:
+        """Retry or edit a job to match its row; return whether it was retried."""
         if view.state in FINAL and is_elsewhere(view):
             edit = Edit(due_at=job.due_at, args=job.args, stage=job.stage, gates=job.gates)
             verb, reason = Verb.RETRY, "the row is ours again"
@@ -138,8 +150,9 @@ class RowSync:
             edit = Edit(args=job.args, stage=job.stage, gates=job.gates)
             verb, reason = Verb.EDIT, "the row was changed"
         else:
-            return
+            return False
         await act(self._store(), verb, view.id, author=AUTHOR, reason=reason, edit=edit)
+        return verb is Verb.RETRY
 
 
 TABLE = "calls.table"

@@ -183,7 +183,7 @@ class SourceTable:
     def declare(self, app: App, lead: Kind, recipe: Recipe) -> None:
         """Declare the source table, and if its rows have owners, the migration and the shadow."""
         self._app = app
-        sync = RowSync(lambda: app.store, recipe)
+        sync = RowSync(lambda: app.store, self.table, recipe)
         if self.table.has_owners:
             # First, so that the worker's same look sees rows that have just become ours.
             row_migration = RowMigration(self.table, self.migration, sync)
