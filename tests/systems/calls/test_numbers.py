@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 import headway as hw
 from headway.contract.views import GatesQuery
+from headway.core.errors import StoreUnavailable
 from headway.systems.calls import catalogue_routes, make
 from headway.systems.calls.catalogue import (
     CatalogueContents,
@@ -444,6 +446,45 @@ async def test_import_that_would_move_a_number_during_its_call_changes_nothing(
         [f"calls.pool:gold/{NUMBER}"],
         [],
     ]
+
+
+async def members(calls: Calls, *pools: str) -> list[list[str]]:
+    """Return the numbers in each named pool, as the store knows it."""
+    page = await calls.store.read(GatesQuery(names=tuple(f"calls.pool:{one}" for one in pools)))
+    return [[one.name.rpartition("/")[2] for one in row.members] for row in page.rows]
+
+
+async def test_number_stays_in_its_pool_if_its_new_pool_cannot_be_declared(calls: Calls) -> None:
+    await calls.number(NUMBER, pool="gold")
+    slots = {"kind": "slots", "capacity": 1, "shared": True}
+    assert (await calls.call("PUT", "/v1/gates/calls.pool:silver", slots)).status_code == 200
+    refused = await calls.call("PATCH", f"/numbers/{NUMBER}", {"pool": "silver"})
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_value")
+    assert (await calls.ask(f"/numbers/{NUMBER}"))["pool"] == "gold"
+    assert await members(calls, "gold") == [[NUMBER]]
+
+
+async def test_import_that_fails_half_way_leaves_each_number_in_its_pool(calls: Calls) -> None:
+    await calls.number(NUMBER, pool="gold")
+    await calls.template("vip", numbers="silver")
+    define, requests = calls.store.define, count(1)
+
+    async def failing(request: Any) -> Any:
+        # The second one would add the numbers to the new pool, the third restores the old one.
+        if 2 <= next(requests) <= 3:
+            message = "the store does not answer"
+            raise StoreUnavailable(message)
+        return await define(request)
+
+    calls.store.define = failing  # pyright: ignore[reportAttributeAccessIssue]
+    reply = await imports(calls, f"{OTHER},twilio,1,,,silver", f"{NUMBER},twilio,1,,,silver")
+    assert reply.status_code == 503
+    assert [one["number"] for one in (await calls.ask("/numbers"))["rows"]] == [NUMBER]
+
+    async def restored() -> bool:
+        return await members(calls, "gold", "silver") == [[NUMBER], []]
+
+    await calls.until(restored, "the number in its pool")
 
 
 async def test_template_names_only_existing_providers(calls: Calls) -> None:

@@ -57,7 +57,7 @@ async def changing(
         StoreError: the directory or the store is unavailable; nothing was written.
         InvalidState: a number in use would join another pool; nothing was written.
     """
-    moved = False
+    moved = declaring = False
 
     async def define(specs: Sequence[GateSpec]) -> None:
         for start in range(0, len(specs), STEP):
@@ -66,8 +66,8 @@ async def changing(
             await service.store.define(request)
 
     async def declare(before: CatalogueContents, after: CatalogueContents) -> None:
-        nonlocal moved
-        moved = gate_layout(before) != gate_layout(after)
+        nonlocal moved, declaring
+        moved, declaring = gate_layout(before) != gate_layout(after), True
         # A number leaves its old pool, which may have been that of a removed number, before its
         # calls are counted, and joins its new pool after that: meanwhile it starts no calls.
         joining = {
@@ -80,7 +80,6 @@ async def changing(
         await define(changed_gates(before, without))
         used = await _used_in_other_pools(service, joining.values())
         if used:
-            await define(changed_gates(without, before))
             which = ", ".join(sorted(used)[:3])
             message = (
                 f"{used.total()} channels of the number are in use ({which}): another pool would "
@@ -91,8 +90,15 @@ async def changing(
         # Before the commit, so that every committed number can be called from.
         await define(changed_gates(without, after))
 
-    async with context.catalogue.change(declare) as session:
-        yield session
+    try:
+        async with context.catalogue.change(declare) as session:
+            yield session
+    except Exception:
+        if declaring:
+            # Numbers that were to join another pool have already left theirs.
+            await context.declare_again()
+            service.gates.forget()
+        raise
     service.gates.forget()
     if moved:
         # In the background: requeueing a long backlog takes longer than the change.

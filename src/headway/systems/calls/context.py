@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from headway.core.errors import StoreError
 from headway.core.gates.spec import GateSpec, GateUse
 from headway.runtime.kind import Kind
 from headway.server.routing import system_service
@@ -23,6 +25,8 @@ from headway.systems.calls.source_table.source_table import SourceTable
 from headway.systems.calls.template import CallsSettings, Template
 from headway.systems.parts import SystemContext
 from headway.systems.webhooks import Reporter
+
+_log = logging.getLogger("headway.calls")
 
 NAME = "calls"
 STEP = 500
@@ -74,6 +78,23 @@ class CallsContext(SystemContext):
             for start in range(0, len(specs), STEP):
                 await self.app.declare_gates(*specs[start : start + STEP])
         self._declared_revision = max(self._declared_revision, newest.revision)
+
+    @property
+    def must_declare(self) -> bool:
+        """Whether this process must declare the gates, whatever the catalogue's revision."""
+        return self._declared_revision < 0
+
+    async def declare_again(self) -> None:
+        """Declare the gates of the catalogue again, after a failed change has declared others.
+
+        If the directory or the store is unavailable, `requeueing.watch` does it later.
+        """
+        self._declared_revision = -1
+        try:
+            await self.declare_gates(await self.catalogue.read())
+        except StoreError as error:
+            _log.warning("declaration of gates postponed: error=%s", error)
+            self.changed.set()
 
     def status_url(self, provider: str, ref: str) -> str:
         """Return the URL for a provider's status events about the call of a run."""

@@ -43,7 +43,10 @@ async def watch(context: CallsContext) -> None:
     while True:
         await timing.wait(context.changed, LOOK_S)
         try:
-            found = gate_layout(await context.catalogue.read())
+            contents = await context.catalogue.read()
+            if context.must_declare:
+                await context.declare_gates(contents)
+            found = gate_layout(contents)
         except StoreError as error:
             _log.warning("requeueing postponed: error=%s", error)
             await timing.pause(RETRY_S)
