@@ -448,6 +448,33 @@ async def test_import_that_would_move_a_number_during_its_call_changes_nothing(
     ]
 
 
+@pytest.mark.parametrize("kind", SERVERS_SAMPLED)
+async def test_import_of_many_numbers_asks_only_for_those_with_calls(
+    tmp_path: Path, new_url: NewUrl, kind: str
+) -> None:
+    async with calling(tmp_path, store=new_url(kind), talk="1000000s", post_lost=1.0) as calls:
+        await calls.template("vip", numbers="gold")
+        await calls.number(NUMBER, pool="gold")
+        await from_(calls, await calls.lead(template="vip"))
+        assert (await calls.call("DELETE", f"/numbers/{NUMBER}")).status_code == 204
+        read, asked = calls.store.read, list[tuple[str, ...]]()
+
+        async def counted(query: Any) -> Any:
+            if isinstance(query, GatesQuery) and query.names:
+                asked.append(query.names)
+            return await read(query)
+
+        calls.store.read = counted  # pyright: ignore[reportAttributeAccessIssue]
+        rows = [f"+1555100{n:04},twilio,2,,,p{n % 4}" for n in range(400)]
+        assert (await imports(calls, *rows)).json()["added"] == 400
+        assert asked == []
+        rows = [f"+1555200{n:04},twilio,2,,,p{n % 4}" for n in range(400)]
+        reply = await imports(calls, *rows, f"{NUMBER},twilio,1,,,p1")
+        assert reply.status_code == 409
+        assert f"1 channels of the number are in use ({NUMBER})" in reply.text
+        assert {name.rpartition("/")[2] for names in asked for name in names} == {NUMBER}
+
+
 async def members(calls: Calls, *pools: str) -> list[list[str]]:
     """Return the numbers in each named pool, as the store knows it."""
     page = await calls.store.read(GatesQuery(names=tuple(f"calls.pool:{one}" for one in pools)))

@@ -18,11 +18,13 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.contract.definitions import DeclareGate, DefineRequest
-from headway.contract.views import GatesQuery, SpecsQuery
+from headway.contract.store import read_pages
+from headway.contract.views import GatesQuery, JobsQuery, SpecsQuery
 from headway.core.errors import InvalidState, UnknownRecord
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateSpec
 from headway.core.naming import read_whole
+from headway.core.state import State
 from headway.server.access import Definer, Observer
 from headway.server.caller import Caller
 from headway.server.paging import PageQuery, WhichPage, page_of
@@ -41,6 +43,7 @@ from headway.systems.calls.catalogue import (
 )
 from headway.systems.calls.context import NAME, STEP, CallsContext, TheContext
 from headway.systems.calls.intake import NumberBody, NumberChange, ResellerName
+from headway.systems.calls.lead import LANE, LEAD
 from headway.systems.calls.template import DEFAULT, Label, TemplateBody
 from headway.systems.directory.record_routes import RouteDescriptions, add_routes
 from headway.systems.directory.records import Records
@@ -113,6 +116,10 @@ async def _used_in_other_pools(service: Service, numbers: Collection[Number]) ->
     # Also the pools of removed numbers, which only the store knows.
     known = [one.name for one in await service.store.read(SpecsQuery())]
     pools = [one for one in known if one.startswith((DEFAULT_POOL, pool_gate("")))]
+    if len(numbers) * len(pools) > STEP:
+        # An import: there are fewer calls in progress than members to ask for.
+        called = await _called_from(service)
+        numbers = [one for one in numbers if one.number in called]
     for pool in pools:
         others = [one.number for one in numbers if one.gate != pool]
         for start in range(0, len(others), STEP):
@@ -120,6 +127,19 @@ async def _used_in_other_pools(service: Service, numbers: Collection[Number]) ->
             page = await service.store.read(GatesQuery(names=names))
             used.update({one.name.removeprefix(f"{pool}/"): one.used for one in page.rows})
     return +used
+
+
+async def _called_from(service: Service) -> set[str]:
+    """Return the numbers that the leads whose calls are in progress have been called from."""
+    live = (State.RUNNING, State.AWAITING)
+    query = JobsQuery(kind=LEAD, lane=LANE, states=live, runs=True, limit=STEP)
+    return {
+        member
+        async for page in read_pages(service.store, query)
+        for job in page.rows
+        for run in job.runs
+        for member in run.permits.values()
+    }
 
 
 class NumbersParams(PageQuery):
