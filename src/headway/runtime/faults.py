@@ -200,6 +200,9 @@ def _what(error: Mapping[str, Any], given: str, *, toml: bool) -> tuple[str, str
         return cause.message[:MOST_TEXT], cause.hint[:MOST_TEXT]
     if kind in {"value_error", "assertion_error"}:
         return str(cause or "it is not valid")[:MOST_TEXT], ""
+    if kind in {"too_short", "too_long"} and isinstance(error.get("input"), str):
+        # A text with a validator of its own, whose length is checked as that of any value.
+        kind = f"string_{kind}"
     said = f"it is not valid{given}"
     if kind in _BOUNDS:
         if isinstance(error.get("input"), str) and str(error["input"])[-1:].isalpha():

@@ -292,6 +292,8 @@ async def test_invalid_number_is_refused(calls: Calls) -> None:
         assert reply.status_code == status, reply.text
     for path, body in ((THIRD, {"status": "DISABLED"}), ("nothing", {})):
         assert (await calls.call("PATCH", f"/numbers/{path}", body)).status_code == 404
+    long = await calls.call("GET", f"/numbers/{'1' * 65}")
+    assert long.json()["detail"] == "path.number: it should have at most 64 characters"
     none = await calls.call("PATCH", f"/numbers/{NUMBER}", {"status": None})
     assert none.status_code == 422
     listed = (await calls.ask("/numbers"))["rows"]
