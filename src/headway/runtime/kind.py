@@ -214,13 +214,15 @@ class Kind:
         options, needs = self.options, self._needs[self._first]
         args, values = self._arguments.check(arguments)
         where = options.lane if lane is None else check_name("lane", lane)
-        named = self._fixed if tenant is subject is key is None else None
-        gates = needs.fixed
+        unnamed = tenant is None and subject is None and key is None
+        named, gates = self._fixed if unnamed else None, needs.fixed
         if named is None or gates is None:
             known = KnownValues(self.name, where, values)
-            named = known.named(options, tenant, subject, key) if named is None else named
+            if named is None:
+                named = known.named(options, tenant, subject, key)
             known.tenant = named[0]
-            gates = needs.uses(known.all()) if gates is None else gates
+            if gates is None:
+                gates = needs.uses(known.all())
         due_at = None if due is None else self._due_at(due)
         if candidates is not None or options.cascade:
             self._check_candidates(candidates)
