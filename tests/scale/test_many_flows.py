@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from headway import Slots
 from headway.contract.definitions import SetGate
 from headway.testing.jobs import use_of
@@ -49,3 +51,18 @@ async def test_everything_startable_among_many_flows_starts_behind_the_rest(
         await c.finish(started)
         assert len(await c.take(400)) == 12 - 1 + 1
         assert not await c.audit()
+
+
+@pytest.mark.parametrize("n", [10, 200])
+async def test_gates_without_parked_jobs_are_found_by_one_statement(path: Path, n: int) -> None:
+    async with large_store(path) as c:
+        phone = Slots("phone:{phone}", 1)
+        await c.declare(phone)
+        for number in range(n):
+            await c.add(1, [use_of(phone, phone=f"{number}")])
+        with c.meter.reading() as read:
+            started = await c.take(n)
+            await c.finish(started)
+        assert len(started) == n
+        asked = [one for one in read.statements.elements() if "parked_at = " in one]
+        assert len(asked) == 2, asked

@@ -158,13 +158,13 @@ class GateRules(GateTraits):
             return (name,)
         return (name, *(member_gate(name, member) for member, _ in spec.members))
 
-    def permit_gate(self, name: str, members: Mapping[str, str]) -> tuple[str, str]:
+    def permit_gate(self, name: str, member: str) -> tuple[str, str]:
         """Return the gate whose permits a start takes, and its pool ("" if it has none).
 
         Args:
-            members: the members chosen by the claim, by pool.
+            member: the member of a pool that the claim chose.
         """
-        return (member_gate(name, members[name]), name) if self.chooses_member else (name, "")
+        return (member_gate(name, member), name) if self.chooses_member else (name, "")
 
 
 # `vars`, so that a trait is stated in `core` alone, and is read from the rules without a call.

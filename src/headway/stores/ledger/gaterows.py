@@ -126,6 +126,15 @@ class ReturnedPermits(NamedTuple):
     amount: int
 
 
+def amounts_of(permits: Iterable[tuple[str, str, int]]) -> list[ReturnedPermits]:
+    """Return the total amounts of permits, each given as (gate, pool, amount)."""
+    amounts: dict[tuple[str, str], int] = {}
+    for gate, pool, amount in permits:
+        place = (gate, pool)
+        amounts[place] = amounts.get(place, 0) + amount
+    return [ReturnedPermits(gate, pool, amount) for (gate, pool), amount in amounts.items()]
+
+
 class Holders(NamedTuple):
     """The permits of a gate that are out.
 

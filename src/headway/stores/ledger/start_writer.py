@@ -18,13 +18,18 @@ from headway.stores.ledger.rows import GatedStart, JobRow
 
 
 class Need(NamedTuple):
-    """What a start takes at a gate."""
+    """What starts take at a gate.
+
+    Attributes:
+        taken: the jobs and runs that took it, by the chosen member of a pool ("" for other kinds).
+    """
 
     gate: str
     rules: GateRules
     template: str
     amount: int
     hold: Hold
+    taken: dict[str, list[tuple[str, int]]]
 
 
 class StartWriter:
@@ -32,6 +37,10 @@ class StartWriter:
 
     Args:
         cascades: the rows of the jobs that start with a candidate, by id.
+
+    Attributes:
+        needs: what starts take, at the gates of their flows and at those of single jobs.
+        of_flows: the former, by flow.
     """
 
     def __init__(
@@ -44,13 +53,11 @@ class StartWriter:
         self.cascades = cascades
         self.plain: list[int] = []
         self.gated: list[GatedStart] = []
-        self.permits: list[PermitRow] = []
-        self.rates: dict[str, tuple[str, int]] = {}
-        self.used: dict[tuple[str, str, str], int] = {}
         self.last: dict[tuple[str, str], str] = {}
         self.reserved: list[tuple[str, str]] = []
         self.ended: list[str] = []
-        self.needs: dict[int, list[Need]] = {}
+        self.needs: list[Need] = []
+        self.of_flows: dict[int, list[Need]] = {}
 
     def add(self, start: Start, view: FlowView) -> None:
         """Add one start."""
@@ -59,14 +66,20 @@ class StartWriter:
         if not (start.gated or start.candidate or blocked_ms):
             self.plain.append(head.order.seq)
             return
-        needs = self.needs.get(view.flow)
+        needs = self.of_flows.get(view.flow)
         if needs is None:
-            needs = self.needs[view.flow] = self._of_flow(view)
+            needs = self.of_flows[view.flow] = self._of_flow(view)
         if head.keyed:
             needs = needs + self._of_job(start)
-        members: dict[str, str] = {}
-        for need in needs:
-            members[need.gate] = self._take(start, need)
+        holder, members = (head.id, head.run + 1), {}
+        for gate, rules, template, amount, _, taken in needs:
+            member = ""
+            if rules.chooses_member:
+                member = self.last[gate, template] = start.members[gate]
+            if amount > 1:
+                self.reserved.append((gate, head.id))
+            taken.setdefault(member, []).append(holder)
+            members[gate] = member
         cascade = None
         if start.candidate:
             row = self.cascades[head.id]
@@ -81,7 +94,8 @@ class StartWriter:
                 use = uses.get(gate.name)
                 hold = use.hold if use else implicit_hold(gate.name)
                 template = use.template if use else ""
-                needs.append(Need(gate.name, RULES[gate.kind], template, amount, hold))
+                needs.append(Need(gate.name, RULES[gate.kind], template, amount, hold, {}))
+        self.needs += needs
         return needs
 
     def _of_job(self, start: Start) -> list[Need]:
@@ -90,30 +104,9 @@ class StartWriter:
             use = in_turn(keyed, start.candidate)
             kind = self.cache.view(use).kind
             if kind is not None:
-                needs.append(Need(use.name, RULES[kind], use.template, use.amount, use.hold))
+                needs.append(Need(use.name, RULES[kind], use.template, use.amount, use.hold, {}))
+        self.needs += needs
         return needs
-
-    def _take(self, start: Start, need: Need) -> str:
-        """Take from one gate, and return the chosen member of a pool ("" for other kinds)."""
-        gate, rules, template, amount, hold = need
-        if amount > 1:
-            self.reserved.append((gate, start.head.id))
-        if rules.counts_starts:
-            number = self.rates[gate][1] if gate in self.rates else 0
-            self.rates[gate] = (template, number + amount)
-        if not rules.takes_permits:
-            return ""
-        gate, pool = rules.permit_gate(gate, start.members)
-        member = start.members[pool] if pool else ""
-        if pool:
-            self.last[pool, template] = member
-        place = (gate, template, pool)
-        self.used[place] = self.used.get(place, 0) + amount
-        head = start.head
-        self.permits.append(
-            PermitRow(gate, head.id, head.run + 1, pool, amount, self.ledger.now, hold)
-        )
-        return member
 
     def _blocked(self, start: Start, view: FlowView) -> int:
         period = self.ledger.closed_periods.get(view.flow)
@@ -134,16 +127,32 @@ class StartWriter:
             ledger.jobs.start_plain(self.plain, request.worker, request.request)
         if self.gated:
             ledger.jobs.start_gated(self.gated, request.worker, request.request)
-        for (gate, template, pool), amount in self.used.items():
-            self.cache.count_taken(gate, template, amount, pool)
+            self._take()
+        ledger.counts.move(self.lane, State.WAITING, State.RUNNING, n)
+        ledger.counts.happened("started", n)
+
+    def _take(self) -> None:
+        """Write what the starts take: permits, counts of rates, and the pools' members."""
+        ledger, now = self.ledger, self.ledger.now
+        permits: list[PermitRow] = []
+        rates: dict[tuple[str, str], int] = {}
+        for gate, rules, template, amount, hold, taken in self.needs:
+            for member, holders in taken.items():
+                total = amount * len(holders)
+                if rules.counts_starts:
+                    rates[gate, template] = rates.get((gate, template), 0) + total
+                if rules.takes_permits:
+                    name, pool = rules.permit_gate(gate, member)
+                    self.cache.count_taken(name, template, total, pool)
+                    permits += [
+                        PermitRow(name, job, run, pool, amount, now, hold) for job, run in holders
+                    ]
         for (pool, template), member in self.last.items():
             self.cache.remember_member(pool, template, member)
         self.ended = [gate for gate, job in self.reserved if self.cache.unreserve(gate, job)]
-        if self.permits:
-            ledger.permits.add(self.permits)
-        if self.rates:
-            for gate, (template, number) in self.rates.items():
-                self.cache.count_starts(gate, template, number)
-            ledger.starts.add({gate: number for gate, (_, number) in self.rates.items()})
-        ledger.counts.move(self.lane, State.WAITING, State.RUNNING, n)
-        ledger.counts.happened("started", n)
+        if permits:
+            ledger.permits.add(permits)
+        for (gate, template), number in rates.items():
+            self.cache.count_starts(gate, template, number)
+        if rates:
+            ledger.starts.add({gate: number for (gate, _), number in rates.items()})

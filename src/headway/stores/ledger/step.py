@@ -6,7 +6,7 @@ inserts follow-ups, and feeds, in that order.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from headway.contract.outcomes import Closing
 from headway.core.cascade import CANDIDATE
@@ -19,6 +19,7 @@ from headway.stores.ledger.gaterows import (
     PermitRow,
     ReturnedPermits,
     TemplateRow,
+    amounts_of,
 )
 from headway.stores.ledger.insert import follow_up, insert_new, kept_for
 from headway.stores.ledger.ledger import NOTHING, Ledger, ReadAhead
@@ -280,20 +281,29 @@ class Step:
         self.woken = {}
 
     def _free_permits(self) -> list[str]:
+        """Return permits; see `return_permits`."""
         if not self.releases:
             return []
-        jobs = dict.fromkeys(job for job, _, _ in self.releases)
+        ended = {job: None for job, gate, hold in self.releases if gate is None and hold is None}
+        returned = self.ledger.permits.remove_all(ended) if ended else []
+        rest = [one for one in self.releases if one[0] not in ended]
+        if rest:
+            returned += self._remove(self._named(rest))
+        return self._give_back_all(returned)
+
+    def _named(self, releases: Sequence[tuple[str, str | None, str | None]]) -> list[PermitRow]:
+        """Return the permits that these releases name, each once."""
         held: dict[str, list[PermitRow]] = {}
-        for permit in self.ledger.permits.of_jobs(jobs):
+        for permit in self.ledger.permits.of_jobs(dict.fromkeys(job for job, _, _ in releases)):
             held.setdefault(permit.job, []).append(permit)
-        gone: dict[PermitRow, None] = {}
-        for job, gate, hold in self.releases:
-            for permit in held.get(job, ()):
-                if (gate is None or gate in {permit.gate, permit.pool}) and (
-                    hold is None or permit.hold == hold
-                ):
-                    gone[permit] = None
-        return self.return_permits(gone) if gone else []
+        found = (
+            permit
+            for job, gate, hold in releases
+            for permit in held.get(job, ())
+            if (gate is None or gate in {permit.gate, permit.pool})
+            and (hold is None or permit.hold == hold)
+        )
+        return [*dict.fromkeys(found)]
 
     def _end_reservations(self) -> list[str]:
         reserved, self.reserved = self.reserved, {}
@@ -305,17 +315,19 @@ class Step:
         Returns:
             The gates that now have room and may have parked jobs.
         """
+        return self._give_back_all(self._remove(permits))
+
+    def _remove(self, permits: Iterable[PermitRow]) -> list[ReturnedPermits]:
         permits = list(permits)
         self.ledger.permits.remove(permits)
-        amounts: dict[tuple[str, str], int] = {}
-        for one in permits:
-            place = (one.gate, one.pool)
-            amounts[place] = amounts.get(place, 0) + one.amount
-        names = [name for place in amounts for name in place if name]
+        return amounts_of((one.gate, one.pool, one.amount) for one in permits)
+
+    def _give_back_all(self, returned: Sequence[ReturnedPermits]) -> list[str]:
+        if not returned:
+            return []
+        names = [name for gate, pool, _ in returned for name in (gate, pool) if name]
         self.ledger.read_ahead(ReadAhead(gates=names))
-        return self.cache.give_back_all(
-            [ReturnedPermits(gate, pool, amount) for (gate, pool), amount in amounts.items()]
-        )
+        return self.cache.give_back_all(returned)
 
 
 def keep_key(ledger: Ledger, row: JobRow, until_at: int | None) -> None:

@@ -12,7 +12,13 @@ from headway.contract.views import JobsQuery
 from headway.core.flow import Head, Order
 from headway.core.job import JobPolicy
 from headway.core.state import State
-from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
+from headway.stores.ledger.gaterows import (
+    GateRow,
+    Holders,
+    PermitRow,
+    ReturnedPermits,
+    TemplateRow,
+)
 from headway.stores.ledger.rows import (
     DueFire,
     EntryRow,
@@ -284,6 +290,10 @@ class PermitTable(Protocol):
 
     def remove(self, rows: Sequence[PermitRow]) -> None:
         """Remove permits."""
+        ...
+
+    def remove_all(self, jobs: Iterable[str]) -> list[ReturnedPermits]:
+        """Remove all permits of jobs, and return their total amounts, by gate and pool."""
         ...
 
     def at(self, gates: Sequence[str], limit: int) -> Mapping[str, Holders]:

@@ -7,7 +7,14 @@ from itertools import islice
 
 from sortedcontainers import SortedDict
 
-from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
+from headway.stores.ledger.gaterows import (
+    GateRow,
+    Holders,
+    PermitRow,
+    ReturnedPermits,
+    TemplateRow,
+    amounts_of,
+)
 from headway.stores.memory.journal import Journal
 from headway.stores.memory.timing import StepTime
 
@@ -100,6 +107,11 @@ class MemoryPermits:
         for row in rows:
             self._remove(row)
             self._journal.note(lambda row=row: self._add(row))
+
+    def remove_all(self, jobs: Iterable[str]) -> list[ReturnedPermits]:
+        rows = self.of_jobs(jobs)
+        self.remove(rows)
+        return amounts_of((row.gate, row.pool, row.amount) for row in rows)
 
     def at(self, gates: Sequence[str], limit: int) -> dict[str, Holders]:
         held = {gate: self._gates.get(gate, {}).values() for gate in gates}

@@ -83,6 +83,7 @@ class Session:
         now: the store's time of the current operation, ms.
         wakes: lanes to wake after the step (None: all), each with the time (None: now).
         memory: cached values that are read again after another connection's write.
+        none_parked: gates where the current operation has found no parked jobs.
         watch: detects a replaced or restored store.
     """
 
@@ -95,6 +96,7 @@ class Session:
         self.now = 0
         self.wakes: list[tuple[str | None, int | None]] = []
         self.memory = SessionCache()
+        self.none_parked: set[str] = set()
         self.numbers = NumberCache(db)
         fresh: Fresh = []
         self._fresh = fresh
@@ -179,6 +181,7 @@ class Session:
     def fix_time(self) -> int:
         """Fix the time of an operation, never before that of an earlier one, and return it."""
         self.now = now = max(self.numbers[HIGH_WATER], self._clock(), self.now)
+        self.none_parked.clear()
         return now
 
     def clock_ahead_ms(self) -> int:

@@ -180,10 +180,11 @@ def _take(step: Step, row: JobRow, use: GateUse, one: InFlight) -> None:
     rules = RULES[spec.kind] if spec is not None else None
     if rules is None or not rules.takes_permits:
         return
-    if rules.chooses_member and use.name not in one.members:
+    member = one.members.get(use.name, "") if rules.chooses_member else ""
+    if rules.chooses_member and not member:
         return
-    gate, pool = rules.permit_gate(use.name, one.members)
-    row.members[use.name] = one.members[pool] if pool else ""
+    gate, pool = rules.permit_gate(use.name, member)
+    row.members[use.name] = member
     step.cache.count_taken(gate, use.template, use.amount, pool)
     permit = PermitRow(gate, row.id, row.run, pool, use.amount, one.since_at, use.hold)
     step.ledger.permits.add([permit])

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from headway.stores.ledger.columns import GATE, encode_gate_rest, read_gate, read_templates
-from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
+from headway.stores.ledger.gaterows import (
+    GateRow,
+    Holders,
+    PermitRow,
+    ReturnedPermits,
+    TemplateRow,
+    amounts_of,
+)
 from headway.stores.ledger.packing import encode, encode_some
 from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers, Numbers, Texts, ids_of
 from headway.stores.postgres.session import Session
@@ -235,6 +242,12 @@ _REMOVE_PERMITS = Write(
     " ORDER BY p.job, p.gate LIMIT 1) AS one WHERE one.job = gone.job AND one.gate = gone.gate))",
     of("permit"),
 )
+_REMOVE_ALL = Write(
+    # Ordered for the same reason: only the primary key has this order.
+    "DELETE FROM @permit WHERE ctid = ANY (ARRAY(SELECT p.ctid FROM @permit AS p"
+    " WHERE p.job = ANY ($1) ORDER BY p.job, p.gate))",
+    of("permit"),
+)
 _FIRST_PERMITS = Select(
     "SELECT one.* FROM unnest($1::text[]) AS want (name) CROSS JOIN LATERAL"  # noqa: S608  (names only)
     f" (SELECT {_PERMIT} FROM @permit AS p WHERE gate = want.name"
@@ -295,6 +308,17 @@ class PostgresPermits(SqlTable[Session]):
         for row in rows:
             if row.job in known:
                 known[row.job] = [one for one in known[row.job] if one[0] != row.gate]
+
+    def remove_all(self, jobs: Iterable[str]) -> list[ReturnedPermits]:
+        session, wanted = self._session, ids_of(jobs)
+        found = session.each(PERMITS_OF_JOBS, wanted)
+        holding = [job for job in wanted if found[job]]
+        if not holding:
+            return []
+        returned = amounts_of((row[0], row[3], row[4]) for job in holding for row in found[job])
+        session.write(_REMOVE_ALL, Ids(holding), patched=(PERMITS_OF_JOBS,))
+        session.cache.each(PERMITS_OF_JOBS).update({job: [] for job in holding})
+        return returned
 
     def at(self, gates: Sequence[str], limit: int) -> dict[str, Holders]:
         if not gates:

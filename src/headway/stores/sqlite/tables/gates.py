@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from headway.stores.ledger.columns import GATE, encode_gate_rest, read_gate, read_templates
-from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
+from headway.stores.ledger.gaterows import (
+    GateRow,
+    Holders,
+    PermitRow,
+    ReturnedPermits,
+    TemplateRow,
+    amounts_of,
+)
 from headway.stores.ledger.packing import encode_some
 from headway.stores.sql.statement import DEFINITIONS
 from headway.stores.sqlite.database import flat, text_list
@@ -96,6 +103,7 @@ _PERMITS_OF_JOBS = (
     "SELECT gate, job, run, pool, amount, since, hold FROM permit WHERE job IN carray(?)"
     " ORDER BY job, gate"
 )
+_REMOVE_ALL = "DELETE FROM permit WHERE job IN carray(?) RETURNING gate, pool, amount"
 _REMOVE_PERMITS = "DELETE FROM permit WHERE job IN carray(?) AND gate = ?"
 _PERMITS_AT = (
     "SELECT gate, job, run, pool, amount, since, hold FROM permit INDEXED BY permit_gate"
@@ -132,6 +140,9 @@ class SqlitePermits(SqliteTable):
             jobs.setdefault(row.gate, []).append(row.job)
         for gate, held in jobs.items():
             self._db.execute(_REMOVE_PERMITS, (text_list(held), gate))
+
+    def remove_all(self, jobs: Iterable[str]) -> list[ReturnedPermits]:
+        return amounts_of(self._db.execute(_REMOVE_ALL, (text_list(tuple(jobs)),)))
 
     def at(self, gates: Sequence[str], limit: int) -> dict[str, Holders]:
         found: dict[str, Holders] = {}

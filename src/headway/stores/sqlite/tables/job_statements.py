@@ -66,7 +66,7 @@ START_GATED = (
     "UPDATE job SET state = 3, run = run + 1, attempt = attempt + 1, worker = ?2, request = ?3,"
     " claimed_at = ?4, blocked_ms = blocked_ms + ?5, ticket = NULL, ticket_amount = 0,"
     " members = ?6, gated = ?6 IS NOT NULL, candidate = ?7, cascade = coalesce(?8, cascade)"
-    " WHERE seq IN carray(?1)"
+    " WHERE seq = ?1"
 )
 FINISHING_LANES = (
     "SELECT count(*), min(lane), max(lane), max(gated) FROM job INDEXED BY job_id"
@@ -135,6 +135,10 @@ OF_ENTRY = (
     " WHERE entry IS NOT NULL AND state <= 4 AND entry = ? ORDER BY fired_at, seq"
 )
 _PARKED = "state = 2 AND unfit = 0"
+WITH_PARKED = (
+    "SELECT value FROM carray(?) WHERE EXISTS"  # noqa: S608  (names only)
+    f" (SELECT 1 FROM job INDEXED BY job_parked WHERE {_PARKED} AND parked_at = value)"
+)
 PARKED_FLOWS = (
     f"{_distinct('flow', 'job_parked', f'{_PARKED} AND parked_at = ?1', '?2')}{_FOUND} LIMIT ?3"
 )

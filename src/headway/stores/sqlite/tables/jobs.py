@@ -80,7 +80,9 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
         return self._rows(self._db.execute(sql.ARRIVED, (after, limit)))
 
     def save(self, rows: Iterable[JobRow]) -> None:
-        word = self._session.words.number
+        rows, word = [*rows], self._session.words.number
+        # A row may be parked anew, or fit again.
+        self._session.none_parked.difference_update(row.parked_at or "" for row in rows)
         self._db.executemany(sql.SAVE, [(*saved_values(row, word), row.seq) for row in rows])
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -133,16 +135,22 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
     def start_gated(self, starts: Sequence[GatedStart], worker: str, request: int) -> None:
         who = self._session.words.number(worker)
         now = self._session.now
-        # Jobs of one flow usually take the same permits, so they share one statement.
-        alike: dict[tuple[int, bytes | None, str, bytes | None], list[int]] = {}
-        for seq, members, candidate, cascade, blocked_ms in starts:
-            taken = encode_some(members)
-            same = (blocked_ms, taken, candidate, encode_cascade(cascade) if cascade else None)
-            alike.setdefault(same, []).append(seq)
-        for (blocked_ms, taken, candidate, kept), seqs in alike.items():
-            which = number_list(seqs)
-            bound = (which, who, request, now, blocked_ms, taken, candidate or None, kept)
-            self._db.execute(sql.START_GATED, bound)
+        self._db.executemany(
+            sql.START_GATED,
+            (
+                (
+                    seq,
+                    who,
+                    request,
+                    now,
+                    blocked_ms,
+                    encode_some(members),
+                    candidate or None,
+                    encode_cascade(cascade) if cascade else None,
+                )
+                for seq, members, candidate, cascade, blocked_ms in starts
+            ),
+        )
 
     def finish_plain(self, worker: str, runs: Sequence[tuple[str, int]], purge_at: int) -> Finished:
         who = self._session.words.find(worker)
@@ -245,10 +253,21 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
     def of_entry(self, entry: str) -> list[JobRow]:
         return self._rows(self._db.execute(sql.OF_ENTRY, (entry,)))
 
+    def find_parked(self, gates: Iterable[str]) -> None:
+        """Note in the session the gates where no fit jobs are parked."""
+        none = self._session.none_parked
+        names = {gate for gate in gates if gate not in none}
+        if names:
+            none |= names.difference(flat(self._db.execute(sql.WITH_PARKED, (text_list(names),))))
+
     def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:
+        if gate in self._session.none_parked:
+            return []
         return list(flat(self._db.execute(sql.PARKED_FLOWS, (gate, after, limit))))
 
     def parked_heads(self, gate: str, flow: int, limit: int) -> list[Head]:
+        if gate in self._session.none_parked:
+            return []
         return read_heads(self._db.execute(sql.PARKED_HEADS, (gate, flow, limit)))
 
     def parked_ids(self, gate: str, flows: Sequence[int], limit: int) -> dict[int, list[str]]:
@@ -257,6 +276,8 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
         return {flow: some for flow, some in found.items() if some}
 
     def parked_order(self, gate: str, flow: int) -> Order | None:
+        if gate in self._session.none_parked:
+            return None
         row = self._db.execute(sql.PARKED_ORDER, (gate, flow)).fetchone()
         return Order._make(row) if row is not None else None
 
@@ -288,6 +309,7 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
         self._db.executemany(sql.FEED, fed)
 
     def park(self, seqs: Sequence[int], gate: str, *, unfit: int) -> None:
+        self._session.none_parked.discard(gate)
         self._db.execute(sql.PARK, (number_list(seqs), gate, unfit, self._session.now))
 
     def place(self, flow: int, order: Order, limit: int) -> int:
