@@ -77,11 +77,11 @@ class Enqueues:
         """
         with self._waiting_connections:
             own_steps = Steps(self._steps.shared, {}, self._steps.make_notice)
-            own_steps.session.patient = True
+            own_steps.session.waits_for_keys = True
             try:
                 return own_steps.run(Mode.INSERT, lambda ledger: enqueue(ledger, jobs))
             except NeedsMore:
-                own_steps.session.patient = False
+                own_steps.session.waits_for_keys = False
                 return own_steps.run(Mode.EXCLUSIVE, lambda ledger: enqueue(ledger, jobs))
             finally:
                 own_steps.close()

@@ -151,9 +151,8 @@ def rows_of_gates(session: Session, names: Sequence[str]) -> list[Read]:
 
 def parked_at(session: Session, names: Iterable[str]) -> list[Read]:
     """Return the queries for uncached jobs that are parked at gates."""
-    quiet, crowded = session.cache.quiet, session.cache.crowded
-    keyed = [name for name in names if not is_implicit(name)]
-    unread = [name for name in keyed if name not in quiet and name not in crowded]
+    read = session.cache.none_parked | session.cache.many_parked
+    unread = [name for name in names if name not in read and not is_implicit(name)]
     return parked_reads(session, {name: _heads(session, name) for name in unread})
 
 

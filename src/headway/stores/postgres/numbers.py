@@ -67,8 +67,8 @@ RAISE_HIGH_WATER = (
 COUNT = "INSERT INTO @delta VALUES ($1::bigint[], $2::bigint[])"
 SERVER = "SELECT pg_postmaster_start_time()::text, current_database()::text"
 """Identifies the server process: a restarted or different server has another start time."""
-_HASTE = "set_config('lock_timeout', '20', true)"
-HASTE = f"SELECT {_HASTE}"
+_BRIEF_WAIT = "set_config('lock_timeout', '20', true)"
+WAIT_BRIEFLY = f"SELECT {_BRIEF_WAIT}"
 """A transaction that has inserted the same key or id may stay open for long. A step that inserts it
 again has to wait, but must not do so while it holds the exclusive lock, or its process's connection
 for inserts.
@@ -88,7 +88,7 @@ FROM (
             (SELECT n FROM fact WHERE key = {HIGH_WATER}), coalesce($7::bigint, {CLOCK})
         ) - $8::bigint < 2000
     )::int AS fits) AS guard
-WHERE fits = 1 AND {_HASTE} <> '' RETURNING {CLOCK}
+WHERE fits = 1 AND {_BRIEF_WAIT} <> '' RETURNING {CLOCK}
 """  # noqa: S608  (constants only)
 FOLDED = 5_000
 """Maximum number of changes of counts that are folded at once."""

@@ -21,7 +21,7 @@ from headway.stores.postgres.numbers import (
     FITS,
     FOLD,
     FOLD_EVERY,
-    HASTE,
+    WAIT_BRIEFLY,
     LAG_MS,
     LANES,
     OLDEST_PROGRAM,
@@ -80,8 +80,8 @@ class Session:
         now: the store's time of the step, ms.
         cache: rows that the step has read.
         wakes: lanes to wake after the step (None: any), each with its time (None: now).
-        patient: whether to wait for other transactions that insert the same keys.
-        hasty: whether to wait only briefly for such a transaction.
+        waits_for_keys: whether to wait for other transactions that insert the same keys.
+        waits_briefly: whether to wait only briefly for such a transaction.
         behind: whether the exclusive step makes jobs wait that may precede others.
         queued: flow, priority, due time and seq of such jobs, if the step is not exclusive.
         lowered: see `LowWaterMarks.rise`.
@@ -100,7 +100,7 @@ class Session:
         self.flows, self.policies = self.registry.flows, self.registry.policies
         self.lanes, self.words = self.registry.lanes, self.registry.words
         self.now = 0
-        self.patient = False
+        self.waits_for_keys = False
         self.lowered = 0
         self._forgotten = -1
         self._connect = connect
@@ -118,7 +118,7 @@ class Session:
         self._terms = TERMS[mode]
         self.cache = StepCache()
         self.wakes: list[tuple[str | None, int | None]] = []
-        self.hasty = self.behind = self.defined = self.wrote_exclusively = False
+        self.waits_briefly = self.behind = self.defined = self.wrote_exclusively = False
         self.queued: list[tuple[int, int, int, int]] = []
         self._wrote = self._sent_guard = False
         self._facts: dict[int, int] = {}
@@ -360,8 +360,8 @@ class Session:
             head.append((self._settings, ()))
         if terms.lock:
             head.append((terms.lock, (self._lock,)))
-        elif self.mode is Mode.INSERT and not self.patient:
-            head.append((HASTE, ()))
+        elif self.mode is Mode.INSERT and not self.waits_for_keys:
+            head.append((WAIT_BRIEFLY, ()))
         clock = None if time.clock is None else time.clock()
         head.append((FACTS, (clock, time.epoch, time.floor(time.epoch))))
         # Read before the request is sent, so they are older than the reply.
@@ -478,7 +478,7 @@ class Session:
             shared.time.used(self.now, self.number(EPOCH))
         elif self.mode is Mode.EXCLUSIVE and self._wrote:
             shared.marks.version = self.number(BEHIND)
-            for flow, (floors, started) in self.cache.risen.items():
+            for flow, (floors, started) in self.cache.new_marks.items():
                 shared.marks.rise(flow, floors, started, self.lowered)
             shared.high_water = self.number(HIGH_WATER)
             shared.watch.accept(self._fingerprint(), None)

@@ -144,7 +144,7 @@ class Prefetch:
             tuple(cache.used),
             Names.of_step(cache.gates_read, before and before.gates),
             Names.of_step(
-                [name for name in cache.fed if name not in cache.crowded], before and before.fed
+                [name for name in cache.fed if name not in cache.many_parked], before and before.fed
             ),
             Names.of_step(cache.queues, before and before.queues),
             cache.wanted,

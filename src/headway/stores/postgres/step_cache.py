@@ -21,8 +21,8 @@ class StepCache:
         answers: rows of queries that may be prefetched.
         used: queries that the step needed, which the next step of its kind prefetches.
         gates: rows of gates; None for a gate without a row.
-        quiet: keyed gates without parked jobs.
-        crowded: keyed gates with parked jobs of so many flows that these are read in turn.
+        none_parked: keyed gates without parked jobs.
+        many_parked: keyed gates with parked jobs of so many flows that these are read in turn.
         gates_read: names of gates that were read.
         fed: gates whose parked jobs were read.
         queues: flows at gates whose first parked job was read; see `FIRST_PARKED`.
@@ -30,7 +30,7 @@ class StepCache:
         wanted: number of requested heads, by flow.
         lanes_asked: flows with waiting jobs, by lane, preceding flow and limit; None until read.
         gone: seqs of jobs that no longer wait.
-        risen: new low-water marks and number of started jobs, by flow.
+        new_marks: new low-water marks and number of started jobs, by flow.
         found: flows with waiting jobs in a lane, as last read.
         finished: rows of jobs that were finished with the step's start, by worker, run and job.
         promoted: rows of the due jobs that became waiting with the step's start; None if this was
@@ -46,8 +46,8 @@ class StepCache:
         self.used: dict[BoundSelect, None] = {}
         self._each: dict[Each, dict[Any, Rows]] = {}
         self.gates: dict[str, GateRow | None] = {}
-        self.quiet: set[str] = set()
-        self.crowded: set[str] = set()
+        self.none_parked: set[str] = set()
+        self.many_parked: set[str] = set()
         self.gates_read: dict[str, None] = {}
         self.fed: dict[str, None] = {}
         self.queues: dict[str, None] = {}
@@ -56,7 +56,7 @@ class StepCache:
         self.found: list[int] = []
         self.lanes_asked: dict[tuple[str, int, int], Rows | None] = {}
         self.gone: set[int] = set()
-        self.risen: dict[int, tuple[dict[int, tuple[int, int]], int]] = {}
+        self.new_marks: dict[int, tuple[dict[int, tuple[int, int]], int]] = {}
         self.workers: dict[str, int] = {}
         self.totals: dict[str, dict[int, tuple[int, int]]] = {}
         self.finished: dict[tuple[str, int, str], Row | None] = {}

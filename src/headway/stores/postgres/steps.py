@@ -188,7 +188,11 @@ class Steps:
             if is_broken(error) and not committing and mode is not Mode.CALLER:
                 # Nothing was committed; a new connection may work, or report what is wrong.
                 raise Repeat from error
-            if isinstance(error, LockNotAvailable) and not session.patient and mode in _ADDING:
+            if (
+                isinstance(error, LockNotAvailable)
+                and not session.waits_for_keys
+                and mode in _ADDING
+            ):
                 raise KeyHeld from error
             raise explain(error, self.shared.options, committing=committing) from error
         except BaseException as error:

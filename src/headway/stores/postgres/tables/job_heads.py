@@ -121,10 +121,10 @@ def _take_parked(session: Session, most_of: Mapping[str, int]) -> Callable[[Rows
             heads[row[0]].append((row[1], row[2:]))
         for name, found in heads.items():
             if not found:
-                session.cache.quiet.add(name)
+                session.cache.none_parked.add(name)
             flows = len({flow for flow, _ in found})
             if flows > sql.MOST_PARKED_FLOWS:
-                session.cache.crowded.add(name)
+                session.cache.many_parked.add(name)
             else:
                 each = max(sql.LEAST_PARKED, sql.MOST_PARKED // max(1, flows))
                 session.cache.parked.take(name, min(most_of[name], each), found)

@@ -71,8 +71,8 @@ class PostgresJobs(SqlJobs[Session]):
                 floors[row[0]] = (row[1], row[2])
                 if row[2] not in gone:
                     break
-            started = session.cache.risen.get(flow, ({}, 0))[1] + len(left)
-            session.cache.risen[flow] = (floors, started)
+            started = session.cache.new_marks.get(flow, ({}, 0))[1] + len(left)
+            session.cache.new_marks[flow] = (floors, started)
         self._moved()
 
     def _wait_behind(self, flow: int, priority: int, due_at: int, seq: int) -> bool:
@@ -134,7 +134,7 @@ class PostgresJobs(SqlJobs[Session]):
                 if row.state is State.WAITING:
                     self._wait_behind(row.flow, row.priority, row.due_at, row.seq)
                 if row.parked_at is not None:
-                    self._session.cache.quiet.discard(row.parked_at)
+                    self._session.cache.none_parked.discard(row.parked_at)
                 for gate in (row.parked_at, row.ticket):
                     if gate is not None:
                         self._session.cache.parked.forget(gate)
@@ -334,7 +334,7 @@ class PostgresJobs(SqlJobs[Session]):
         return rows[0][0] if rows else None
 
     def parked_flows(self, gate: str, after: int, limit: int) -> list[int]:
-        if gate in self._session.cache.quiet:
+        if gate in self._session.cache.none_parked:
             return []
         known = self._session.cache.parked.flows(gate, after, limit)
         if known is not None:
@@ -342,7 +342,7 @@ class PostgresJobs(SqlJobs[Session]):
         return [flow for (flow,) in self._session.select(sql.PARKED_FLOWS, gate, after, limit)]
 
     def parked_heads(self, gate: str, flow: int, limit: int) -> list[Head]:
-        if gate in self._session.cache.quiet:
+        if gate in self._session.cache.none_parked:
             return []
         known = self._session.cache.parked.heads(gate, flow, limit)
         if known is None:
@@ -389,7 +389,7 @@ class PostgresJobs(SqlJobs[Session]):
 
     def park(self, seqs: Sequence[int], gate: str, *, unfit: int) -> None:
         self._leave(seqs)
-        self._session.cache.quiet.discard(gate)
+        self._session.cache.none_parked.discard(gate)
         self._session.cache.parked.forget(gate)
         self._session.write(sql.PARK, Numbers(seqs), gate, unfit)
 

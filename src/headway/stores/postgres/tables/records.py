@@ -11,7 +11,7 @@ from headway.core.job import ANSWERS_KEPT_MS
 from headway.stores.ledger.columns import WORKER, read_worker, worker_values
 from headway.stores.ledger.rows import KeyRow, SignalRow, TrailRow, WorkerRow
 from headway.stores.postgres.arrays import Blobs, Ids, MaybeNumbers, Numbers, Texts, ids_of
-from headway.stores.postgres.numbers import HASTE
+from headway.stores.postgres.numbers import WAIT_BRIEFLY
 from headway.stores.postgres.registry import digest
 from headway.stores.postgres.session import Session
 from headway.stores.postgres.statement import Each, Mode, Read, Repeat
@@ -62,9 +62,9 @@ class PostgresKeys(SqlTable[Session]):
         session = self._session
         kept = [(key_hash(row.tenant, row.key), row.job, row.body, row.until_at) for row in rows]
         if session.mode is Mode.EXCLUSIVE:
-            if not session.hasty:
-                session.hasty = True
-                session.write(_HASTE)
+            if not session.waits_briefly:
+                session.waits_briefly = True
+                session.write(_BRIEF_WAIT)
             known = session.cache.each(KEYS)
             for row in kept:
                 session.gather(_SAVE_KEYS, row[0], row, _key_columns, patched=(KEYS,))
@@ -77,7 +77,7 @@ class PostgresKeys(SqlTable[Session]):
             raise Repeat
 
 
-_HASTE = Write(HASTE, of())
+_BRIEF_WAIT = Write(WAIT_BRIEFLY, of())
 
 
 def _key_columns(rows: list[tuple[bytes, str, bytes, int | None]]) -> tuple[Any, ...]:

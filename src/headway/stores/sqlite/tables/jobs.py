@@ -81,7 +81,7 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
 
     def save(self, rows: Iterable[JobRow]) -> None:
         rows, word = [*rows], self._session.words.number
-        # A row may be parked anew, or fit again.
+        # A row may become parked, or fit again.
         self._session.none_parked.difference_update(row.parked_at or "" for row in rows)
         self._db.executemany(sql.SAVE, [(*saved_values(row, word), row.seq) for row in rows])
 
