@@ -21,7 +21,6 @@ from headway.stores.postgres.numbers import (
     FITS,
     FOLD,
     FOLD_EVERY,
-    WAIT_BRIEFLY,
     LAG_MS,
     LANES,
     OLDEST_PROGRAM,
@@ -29,6 +28,7 @@ from headway.stores.postgres.numbers import (
     RAISE_HIGH_WATER,
     SUSPECT,
     TOKENS_SINCE,
+    WAIT_BRIEFLY,
 )
 from headway.stores.postgres.schema import latest
 from headway.stores.postgres.shared import Done, MakeNotice, Shared
