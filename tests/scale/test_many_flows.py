@@ -8,6 +8,7 @@ import pytest
 
 from headway import Slots
 from headway.contract.definitions import SetGate
+from headway.stores.sqlite.tables.job_statements import HEADS
 from headway.testing.jobs import use_of
 from tests.scale.large_store import large_store
 
@@ -66,3 +67,19 @@ async def test_gates_without_parked_jobs_are_found_by_one_statement(path: Path, 
         assert len(started) == n
         asked = [one for one in read.statements.elements() if "parked_at = " in one]
         assert len(asked) == 2, asked
+
+
+@pytest.mark.parametrize("flows", [10, 40])
+async def test_flows_at_one_keyed_gate_are_not_read_again_for_each(path: Path, flows: int) -> None:
+    async with large_store(path) as c:
+        (use,) = await c.declare(Slots("phone:{phone}", 1))
+        for n in range(flows):
+            await c.add(2, [use], kind=f"kind-{n}")
+        started = await c.take(1)
+        await c.park_all()
+        await c.finish(started)
+        # The first job of each flow was fed; one starts, and the others are parked again.
+        with c.meter.reading() as read:
+            assert len(await c.take(2)) == 1
+        assert 0 < read.statements[HEADS] <= 2 * flows
+        assert (await c.counts())["parked"] == 2 * flows - 2

@@ -19,8 +19,9 @@ The rules (each is checked against a brute-force oracle):
    these gates. Until it starts, jobs that come after it by priority, due time and arrival take
    nothing that it needs, in any lane. It holds nothing: a job that comes before it takes what is
    free, so no two jobs wait for each other.
-7. If a job with a ticket is parked elsewhere, the round ends, because the store must feed the next
-   job before the flow's order is known.
+7. If a job with a ticket is parked at another gate, or no longer fits the gate at all, the round
+   ends, because the store must feed the next job before the flow's order is known. If it is parked
+   at the same gate again, nothing behind it can be fed.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ class Decision:
     Attributes:
         starts: jobs to start, in order.
         parks: jobs to park, in the order in which they were examined.
-        again: heads ran out, or a job with a ticket was parked, before the claim was full: load and
-            decide again.
+        again: heads ran out, or a job with a ticket was parked and others must be fed, before the
+            claim was full: load and decide again.
         closed: flows stopped by a shared gate, with the order of the head that did not fit.
         reserved: gates reserved for a head of this round, by name.
     """
@@ -254,7 +255,7 @@ class _Round:
         if not never_passes:
             self.parked.add((view.flow, blocked.name))
             self.reserve(head, [(self.gate(blocked), blocked.amount)])
-        if head.ticket is not None:
+        if head.ticket is not None and (never_passes or blocked.name != head.ticket):
             self.decision.again = True
         return True
 

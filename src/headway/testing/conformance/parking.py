@@ -457,6 +457,20 @@ class HoldBackGroup(ConformanceGroup):
         await rig.open_gate("licence:cad")
         assert await claim_all(rig) == [last.id]
 
+    async def test_job_behind_a_fed_one_that_no_longer_fits_starts_in_the_same_claim(
+        self, rig: Rig
+    ) -> None:
+        await rig.declare(LICENCE)
+        await rig.cap("licence:cad", 2)
+        one, two = (use_of(LICENCE, n, name="cad") for n in (1, 2))
+        await rig.add_many(2, gates=(two,))
+        last = await rig.add(gates=(one,))
+        (run,) = await rig.worker.take(9)
+        await rig.worker.settle(Succeeded(run.id, run.run))
+        # The second job waits in its flow now, with all of the gate's room.
+        await rig.cap("licence:cad", 1)
+        assert await rig.worker.take_ids(9) == [last.id]
+
     async def test_job_that_a_raised_capacity_fits_is_fed_behind_any_number_that_it_does_not(
         self, rig: Rig
     ) -> None:

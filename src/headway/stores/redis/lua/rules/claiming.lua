@@ -20,8 +20,9 @@
 --    these gates. Until it starts, jobs that come after it by priority, due time and arrival take
 --    nothing that it needs, in any lane. It holds nothing: a job that comes before it takes what is
 --    free, so no two jobs wait for each other.
--- 7. If a job with a ticket is parked elsewhere, the round ends, because the store must feed the next
---    job before the flow's order is known.
+-- 7. If a job with a ticket is parked at another gate, or no longer fits the gate at all, the round
+--    ends, because the store must feed the next job before the flow's order is known. If it is parked
+--    at the same gate again, nothing behind it can be fed.
 -- needs: base.python, rules.cascade, rules.fairness, rules.gate_view
 
 local Claiming = {}
@@ -251,7 +252,7 @@ function Claiming.start_or_park(self, view, head)
     self.parked[view.flow .. '\0' .. blocked.name] = true
     Claiming.reserve(self, head, { { self.gate(blocked), blocked.amount } })
   end
-  if head.ticket ~= nil then
+  if head.ticket ~= nil and (never_passes or blocked.name ~= head.ticket) then
     self.decision.again = true
   end
   return true
