@@ -23,7 +23,7 @@ from headway.bridges.kafka.settings import (
 )
 from headway.cli.app_file import open_app
 from headway.cli.extras import needs_extra
-from headway.cli.serving import ServeOptions, serve, signal_place, trace_if_enabled
+from headway.cli.serving import ServeOptions, serve, trace_if_enabled
 from headway.cli.session import CommandSession
 from headway.runtime import event_loop
 from headway.runtime.app import App
@@ -134,13 +134,7 @@ def publish_jobs(
     )
     with _metrics(kinds.tally, kafka):
         return event_loop.run(
-            serve(
-                opened,
-                options,
-                settings=session.settings,
-                signals=signal_place(session.settings),
-                around=_open(kinds),
-            )
+            serve(opened, options, settings=session.settings, around=_open(kinds))
         )
 
 

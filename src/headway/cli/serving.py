@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, cast
 
 import structlog
 import typer
@@ -105,33 +105,13 @@ def for_systems(options: ServeOptions, lanes: list[str], *, whole: bool) -> Serv
     return options if options.concurrency else replace(options, concurrency=SYSTEMS_AT_ONCE)
 
 
-class SignalPlace(NamedTuple):
-    """Where external systems signal the jobs of a worker.
-
-    Attributes:
-        base: URL of a server; None if there is none.
-        keys: Keys of signed URLs; the first one signs.
-    """
-
-    base: str | None
-    keys: tuple[str, ...]
-
-
-NOWHERE = SignalPlace(None, ())
-
-
-def signal_place(settings: Settings, base: str | None = None) -> SignalPlace:
-    """Return the URL and the keys for signals; `base` is used if no public URL is set."""
-    return SignalPlace(settings.public_url or base, settings.signing_keys)
-
-
 async def serve(  # noqa: PLR0913  (the options of several commands)
     app: App,
     options: ServeOptions,
     *beside: Beside,
     settings: Settings,
     tether: int | None = None,
-    signals: SignalPlace = NOWHERE,
+    server_url: str | None = None,
     around: AbstractAsyncContextManager[None] | None = None,
     until_idle: bool = False,
 ) -> int:
@@ -142,18 +122,20 @@ async def serve(  # noqa: PLR0913  (the options of several commands)
     Args:
         beside: Run as tasks; the worker stops when one of them returns.
         tether: File descriptor of a pipe; the worker stops when its other end is closed.
+        server_url: Where external systems signal the jobs if the settings have no public URL.
         around: Kept open while the worker runs.
         until_idle: Whether the worker stops once no job can start.
 
     Returns:
         The number of settled runs.
     """
+    worker_options = options.for_worker()
+    worker_options["signal_base"] = settings.public_url or server_url
+    worker_options["signing_key"] = settings.signing_keys
+    worker_options["keep_trail"] = settings.keep_trail
+    worker_options["until_idle"] = until_idle
     await app.reach(settings.store_wait)
     async with around or nullcontext(), app:
-        worker_options = options.for_worker()
-        worker_options |= {"signal_base": signals.base, "signing_key": signals.keys}
-        worker_options["keep_trail"] = settings.keep_trail
-        worker_options["until_idle"] = until_idle
         worker = app.worker(**worker_options)
         lanes = dict(worker.settings.lanes)
 

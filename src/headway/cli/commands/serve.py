@@ -13,7 +13,7 @@ from headway.cli.directory import SystemNames
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
 from headway.cli.options import PortOption
-from headway.cli.serving import ServeOptions, for_systems, signal_place, trace_if_enabled
+from headway.cli.serving import ServeOptions, for_systems, trace_if_enabled
 from headway.cli.serving import serve as serve_jobs
 from headway.cli.session import CommandSession
 from headway.cli.settings import Settings
@@ -73,7 +73,7 @@ def serve(
                 for_systems(options, lanes, whole=bool(work)),
                 serving.beside,
                 settings=session.settings,
-                signals=signal_place(session.settings, address.url),
+                server_url=address.url,
                 around=systems.opened(serving.base_url),
             )
         )

@@ -29,7 +29,6 @@ from headway.cli.serving import (
     ServeOptions,
     for_systems,
     serve,
-    signal_place,
     trace_if_enabled,
     wait_until_drained,
 )
@@ -160,12 +159,11 @@ def run(
         await keep_status_line(store, session.terminal)
 
     beside: list[Beside] = [status] if session.terminal.live else []
-    signals = signal_place(session.settings)
+    url = None
     if port is not None:
         server, url = _server(session, opened, port)
         beside.append(server)
-        signals = signal_place(session.settings, url)
-    work = serve(opened, options, *beside, settings=session.settings, signals=signals)
+    work = serve(opened, options, *beside, settings=session.settings, server_url=url)
     settled = event_loop.run(work)
     if session.json:
         session.terminal.document({"settled": settled})
@@ -264,7 +262,6 @@ def worker(
         options,
         settings=session.settings,
         tether=what.tether,
-        signals=signal_place(session.settings),
         around=around,
     )
     if what.drain is None or what.drain is Drain.IDLE:
