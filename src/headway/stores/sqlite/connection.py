@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from headway.contract.store import Clock
 from headway.core.errors import (
-    InvariantBroken,
     SchemaMismatch,
     StoreCorrupt,
-    StoreError,
     StoreMisconfigured,
 )
 from headway.stores.sql.statement import EPOCH, IDENTITY, SCHEMA
@@ -259,22 +258,10 @@ def _retry_while_busy(action: Callable[[], None], patience_ms: int) -> None:
             return
 
 
-class _explained:  # noqa: N801  (reads as a phrase in `with`)
-    """Converts SQLite's errors to Headway's."""
-
-    def __init__(self, options: SqliteOptions) -> None:
-        self._path = str(options.path)
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Convert the error.
-
-        Raises:
-            StoreError: the meaning of SQLite's error.
-            InvariantBroken: the error is a bug.
-        """
-        if isinstance(error, DriverError):
-            raised: StoreError | InvariantBroken = explain(error, self._path, committing=False)
-            raise raised from error
+@contextmanager
+def _explained(options: SqliteOptions) -> Generator[None]:
+    try:
+        yield
+    except DriverError as error:
+        # SQLite's errors become Headway's.
+        raise explain(error, str(options.path), committing=False) from error
