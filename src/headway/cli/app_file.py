@@ -127,7 +127,8 @@ def _load(place: str) -> ModuleType:
     try:
         return import_module(module)
     except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and _is_of(error.name, module):
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
             message = f"there is no module {place!r}"
             raise InvalidValue(message, hint=_HINT) from None
         message, hint = _explained(error, place)
@@ -142,10 +143,6 @@ def _package_root(path: Path) -> tuple[Path, str]:
         parts.insert(0, root.name)
         root = root.parent
     return root, ".".join(parts)
-
-
-def _is_of(missing: str | None, module: str) -> bool:
-    return missing is not None and (module == missing or module.startswith(f"{missing}."))
 
 
 def _explained(error: BaseException, place: str) -> tuple[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from pathlib import Path
 from typing import cast
 
 import structlog
@@ -50,7 +49,9 @@ def configure_logging(settings: Settings) -> None:
     )
     handlers: list[logging.Handler] = [handler]
     if settings.log_file is not None:
-        handlers.append(_file(settings, settings.log_file, _formatter(shared, *as_json)))
+        size, keep = settings.log_file_size, settings.log_file_keep
+        handlers.append(LogFile(settings.log_file, size=size, keep=keep))
+        handlers[-1].setFormatter(_formatter(shared, *as_json))
     logger = logging.getLogger()
     logger.handlers = handlers
     logger.setLevel(settings.log_level.upper())
@@ -77,12 +78,6 @@ def _formatter(shared: list[Processor], *last: Processor) -> logging.Formatter:
         pass_foreign_args=True,
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
     )
-
-
-def _file(settings: Settings, path: Path, formatter: logging.Formatter) -> logging.Handler:
-    handler = LogFile(path, size=settings.log_file_size, keep=settings.log_file_keep)
-    handler.setFormatter(formatter)
-    return handler
 
 
 class _StderrHandler(logging.Handler):

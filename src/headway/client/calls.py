@@ -227,9 +227,9 @@ class HttpCalls:
         """Make a call, and retry it while that may help.
 
         Raises:
-            HeadwayError: the server refused the call, with its own message; or
-                StoreUnavailable: it cannot be reached, and nothing was written; or
-                OutcomeUnknown: there was no reply, and something may have been written.
+            HeadwayError: the server refused the call, with its own message.
+            StoreUnavailable: it cannot be reached, and nothing was written.
+            OutcomeUnknown: there was no reply, and something may have been written.
         """
         end = self._timing.monotonic() + call.patience_s
         tries = 0
@@ -242,8 +242,10 @@ class HttpCalls:
             unknown = unknown or isinstance(error, OutcomeUnknown)
             pause_s = max(answered.after_s, self._jittered(tries))
             if not isinstance(error, PASSING) or self._timing.monotonic() + pause_s > end:
-                shown: HeadwayError = _as_seen(error, unknown=unknown)
-                raise shown
+                if unknown and isinstance(error, StoreUnavailable | TooManyRequests):
+                    # An earlier attempt may have written something.
+                    raise OutcomeUnknown(error.message, hint=error.hint)
+                raise error
             _log.info("call failed call=%r error=%s retry_in=%.1fs", call.what, error, pause_s)
             await self._timing.pause(pause_s)
             tries += 1
@@ -308,10 +310,3 @@ def _reply_lost(call: HttpCall, error: Exception) -> HeadwayError:
     if call.writes:
         return OutcomeUnknown(message, hint="repeating the call is safe")
     return StoreUnavailable(message)
-
-
-def _as_seen(error: HeadwayError, *, unknown: bool) -> HeadwayError:
-    """Return the last attempt's error, or OutcomeUnknown if an earlier one may have written."""
-    if unknown and isinstance(error, StoreUnavailable | TooManyRequests):
-        return OutcomeUnknown(error.message, hint=error.hint)
-    return error

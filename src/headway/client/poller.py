@@ -135,7 +135,9 @@ class WorkerPoller:
             await self._close_poll()
             poll = None
         if poll is None:
-            await self._hold_off()
+            if self._empty_polls > 1:
+                # They returned at once, with nothing.
+                await self._timing.pause(min(0.05 * 2**self._empty_polls, 1.0))
             poll = self._poll = self._start(request, free)
         try:
             await asyncio.wait({poll.task})
@@ -245,11 +247,6 @@ class WorkerPoller:
             self._under_way.discard(request.request)
         quick = received - sent < SHORTEST_S and not reply.jobs
         self._empty_polls = self._empty_polls + 1 if quick else 0
-
-    async def _hold_off(self) -> None:
-        """Pause if polls return at once with nothing."""
-        if self._empty_polls > 1:
-            await self._timing.pause(min(0.05 * 2**self._empty_polls, 1.0))
 
     async def _end_poll(self) -> None:
         """Wait for the poll to end: the server ends it when it receives a later claim."""

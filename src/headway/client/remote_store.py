@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
@@ -362,7 +362,7 @@ class RemoteStore:
             return None  # pyright: ignore[reportReturnType]  (the query's answer may be None)
         rows: list[object] = []
         while remote.whole:
-            page, cursor = reply.read(_page)
+            page, cursor = reply.read(lambda one: (list(one["rows"]), one["cursor"]))
             rows += page
             if cursor is None:
                 return remote.read({"rows": rows})  # pyright: ignore[reportReturnType]  (see below)
@@ -426,10 +426,6 @@ class RemoteStore:
             message = "the store was opened before this process was forked"
             raise StoreUnavailable(message, hint="open a store in each process")
         return await self._background.run_async(work)
-
-
-def _page(reply_json: Mapping[str, Any]) -> tuple[list[object], str | None]:
-    return list(reply_json["rows"]), reply_json["cursor"]
 
 
 def _revision(reply_json: object) -> int:

@@ -101,7 +101,7 @@ class App:
         _refuse_unopened(store)
         self.importers: dict[str, Importer] = {}
         self.sources: dict[str, Source] = {}
-        self._noop = _noop_kind()
+        self._noop = Kind(KindOptions(name=NOOP), _noop)
         self.kinds: dict[str, Kind] = {self._noop.name: self._noop}
         self._timing = timing or Timing()
         self._middleware: list[Middleware] = []
@@ -778,12 +778,7 @@ async def _reconcile_stand_in(job: Job, **facts: object) -> None:
 
 
 async def _noop(job: Job, **_: object) -> None:
-    """Do nothing."""
-
-
-def _noop_kind() -> Kind:
-    """Return the built-in kind `noop`, whose handler ignores the arguments."""
-    return Kind(KindOptions(name=NOOP), _noop)
+    """Do nothing: the handler of the built-in kind."""
 
 
 def state_after(verb: Verb, reply: ActReply) -> str | None:

@@ -104,7 +104,8 @@ async def _started(store: Store, lanes: Iterable[LaneView]) -> dict[str, Sequenc
 
 async def _latency(store: Store, lane: LaneView, jobs: Iterable[JobView], now: int) -> LaneLatency:
     waits = sorted(wait for job in jobs if (wait := _first_wait(job, now - RECENT_MS)) is not None)
-    target, head = lane.spec.target_ms, _head_ms(lane, now)
+    target = lane.spec.target_ms
+    head = None if lane.oldest_due_at is None else max(0, now - lane.oldest_due_at)
     p95 = percentile(waits, 95)
     missing = False
     if target is not None and head is not None and head > target:
@@ -132,10 +133,6 @@ def _first_wait(job: JobView, since: int) -> int | None:
     if first is None or first.claimed_at < since:
         return None
     return max(0, first.claimed_at - max(first.due_at, job.created_at))
-
-
-def _head_ms(lane: LaneView, now: int) -> int | None:
-    return None if lane.oldest_due_at is None else max(0, now - lane.oldest_due_at)
 
 
 def percentile(waits: Sequence[int], percent: int) -> int | None:

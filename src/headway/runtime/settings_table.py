@@ -14,10 +14,6 @@ from headway.core.naming import did_you_mean
 from headway.runtime.faults import faults
 
 
-def _span(value: object) -> int:
-    return parse_duration(value)
-
-
 def _base_url(text: str) -> str:
     scheme, mark, place = text.partition("://")
     if scheme not in {"http", "https"} or not mark or not place.partition("/")[0]:
@@ -29,7 +25,7 @@ def _base_url(text: str) -> str:
     return text.rstrip("/")
 
 
-Span = Annotated[int, BeforeValidator(_span)]
+Span = Annotated[int, BeforeValidator(parse_duration)]
 """A duration such as "10s", in ms."""
 
 BaseUrl = Annotated[str, AfterValidator(_base_url)]

@@ -20,7 +20,7 @@ from headway.core.naming import did_you_mean
 from headway.core.timetable.fires import next_fires
 from headway.core.timetable.schedule import At, Every, Schedule, format_schedule
 from headway.runtime.chores import TimetableChore
-from headway.runtime.records import Record, record
+from headway.runtime.records import record
 from headway.runtime.timing import Timing
 from headway.server.entry_fires import coming_fires, last_fires
 
@@ -40,7 +40,12 @@ def timetable(session: CommandSession) -> None:
     """
     found, now = session.with_store(_read)
     session.terminal.listing(
-        {"entries": [_entry_record(*one) for one in found]},
+        {
+            "entries": [
+                {**record(one), "schedule": _words(one.spec.schedule), "next": coming, "last": last}
+                for one, coming, last in found
+            ]
+        },
         ["ENTRY", "WHEN", "KIND", "LANE", "NEXT", "LAST", "OVERLAP", "MISFIRE", "FOLDED", ""],
         [_row(session, now, *one) for one in found],
         empty="no entries: an App declares them with its first send, or when its worker starts",
@@ -110,11 +115,6 @@ async def _read(store: Store) -> tuple[list[_Fires], int]:
     last = await last_fires(store, entries, now)
     names = [(one, one.spec.name) for one in entries]
     return [(one, coming.get(name, []), last.get(name)) for one, name in names], now
-
-
-def _entry_record(entry: EntryView, coming: Sequence[int], last: int | None) -> Record:
-    schedule = _words(entry.spec.schedule)
-    return {**record(entry), "schedule": schedule, "next": coming, "last": last}
 
 
 def _row(

@@ -307,12 +307,13 @@ class Recorder:
     def _made(self, job: NewJob, reply: Sent, cause: Span, started_ns: int) -> Span:
         attributes = enqueue_attributes(job, reply.id)
         attributes["headway.created"] = reply.created
+        above = self._child_of(reply.id, enqueue_span(reply.id))
+        if reply.created and self._ids is not None:
+            above = Context()  # a root, whose ids can be chosen
         with self._with_id(reply.id, enqueue_span(reply.id)) if reply.created else nullcontext():
             return self._tracer.start_span(
                 f"{_Operation.ENQUEUE} {job.lane}",
-                self._root(reply.id)
-                if reply.created
-                else self._child_of(reply.id, enqueue_span(reply.id)),
+                above,
                 SpanKind.PRODUCER,
                 attributes,
                 _links(cause),
@@ -321,10 +322,6 @@ class Recorder:
 
     def _with_id(self, job: str, span: int) -> AbstractContextManager[None]:
         return nullcontext() if self._ids is None else self._ids.given(job, span)
-
-    def _root(self, job: str) -> Context:
-        """Return the parent context of a job's first span: empty if its ids can be chosen."""
-        return self._child_of(job, enqueue_span(job)) if self._ids is None else Context()
 
     def _child_of(self, job: str, span: int) -> Context:
         above = NonRecordingSpan(span_context(job, span, sampled=self._samples(job)))

@@ -130,13 +130,10 @@ class WakeListener:
             else:
                 silent = False
                 if message[0] == b"message":
-                    self._dispatch(message[2])
+                    origin, woken = parse_wakes(message[2])
+                    if origin != self._origin():
+                        self._wake(woken)
             self._keep_registered()
-
-    def _dispatch(self, data: bytes) -> None:
-        origin, woken = parse_wakes(data)
-        if origin != self._origin():
-            self._wake(woken)
 
     def _keep_registered(self) -> None:
         if monotonic() - self._registered_at > _REGISTERED_MS / 3000 and not self._register():

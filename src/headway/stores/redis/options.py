@@ -132,7 +132,7 @@ def parse_url(url: str) -> RedisOptions:
     place, _, query = rest.partition("?")
     given = _given(query)
     login, _, place = place.rpartition("@")
-    account = _account(login)
+    username, _, password = login.partition(":")
     tls = _tls(given) if scheme.startswith("rediss") else None
     if scheme == "unix":
         addresses, parts = (_socket(place),), [given.get("db", "")]
@@ -143,14 +143,16 @@ def parse_url(url: str) -> RedisOptions:
     service = _service(parts) if scheme.endswith("sentinel") else ""
     if service:
         parts = parts[1:]
-    _only_one(scheme, addresses)
+    if len(addresses) > 1 and "+" not in scheme:
+        message = "the URL of the Redis store names several servers"
+        raise InvalidValue(message, hint="redis+sentinel:// or redis+cluster:// take several")
     return RedisOptions(
         addresses=addresses,
         service=service,
         cluster=scheme.endswith("cluster"),
         database=_database(scheme, parts, given),
         namespace=_namespace(given.get("namespace", DEFAULT_NAMESPACE)),
-        account=account,
+        account=Login(username=unquote(username), password=unquote(password)),
         sentinel_account=Login(
             username=given.get("sentinel_username", ""),
             password=given.get("sentinel_password", ""),
@@ -168,11 +170,6 @@ def _given(query: str) -> Mapping[str, str]:
         message = f"the URL of the Redis store has the unknown option {min(unknown)!r}"
         raise InvalidValue(message, hint=", ".join(sorted(_KNOWN)))
     return given
-
-
-def _account(login: str) -> Login:
-    username, _, password = login.partition(":")
-    return Login(username=unquote(username), password=unquote(password))
 
 
 def _tls(given: Mapping[str, str]) -> Tls:
@@ -215,12 +212,6 @@ def _service(parts: list[str]) -> str:
         message = "the URL of the Redis store names sentinels, but no service"
         raise InvalidValue(message, hint="redis+sentinel://host:26379,host:26379/service")
     return service
-
-
-def _only_one(scheme: str, addresses: tuple[Address, ...]) -> None:
-    if len(addresses) > 1 and "+" not in scheme:
-        message = "the URL of the Redis store names several servers"
-        raise InvalidValue(message, hint="redis+sentinel:// or redis+cluster:// take several")
 
 
 def _database(scheme: str, parts: list[str], given: Mapping[str, str]) -> int:

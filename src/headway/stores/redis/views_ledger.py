@@ -100,10 +100,6 @@ def _gate_row(record: _Record) -> GateRow:
     return _row(GateRow, record, reserved=reserved or None)
 
 
-def _template_row(record: _Record) -> TemplateRow:
-    return _row(TemplateRow, record, override=record.get("override") or None)
-
-
 def _lane_row(record: _Record) -> LaneRow:
     return _row(
         LaneRow, record, spec=record.get("spec") or None, override=record.get("override") or None
@@ -244,7 +240,10 @@ class _Jobs:
 
 class _Gates:
     def __init__(self, reply: _Record) -> None:
-        found = (_template_row(one) for one in listed(reply, "templates"))
+        found = (
+            _row(TemplateRow, one, override=one.get("override") or None)
+            for one in listed(reply, "templates")
+        )
         self._templates = {row.spec.name: row for row in found}
         self._rows = {name: _gate_row(one) for name, one in listed(reply, "gates") if one}
         self._seen = {name for name, _ in listed(reply, "gates")}

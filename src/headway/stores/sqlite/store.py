@@ -112,7 +112,8 @@ class SqliteStore(SqlStore):
             StoreChanged: the file was replaced, or restored to an older state.
         """
         seen = self._wakes.count
-        call = Call(lambda ledger: _claim(ledger, request))
+        # The suspicion is returned and not raised, so that the step commits it.
+        call = Call(lambda ledger: ledger.facts.suspicion() or verbs.claim(ledger, request))
         reply = await self._ask(self._writer.queue, call)
         if isinstance(reply, Suspicion):
             changed: StoreChanged = store_changed(reply)
@@ -180,8 +181,3 @@ def _weak(method: Callable[Given, None]) -> Callable[Given, None]:
             bound(*args, **kwargs)
 
     return call
-
-
-def _claim(ledger: SqliteLedger, request: ClaimRequest) -> ClaimReply | Suspicion:
-    """Claim, or return why claims are refused, instead of raising, so that the step commits it."""
-    return ledger.facts.suspicion() or verbs.claim(ledger, request)
