@@ -7,7 +7,7 @@ import importlib
 import inspect
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
@@ -67,7 +67,22 @@ class Processes:
         try:
             if job.stop is not None:
                 process.process.kill()
-            done = self._talk(process, job, handler, write, note, begin)
+            request = RunRequest(
+                module=handler.fn.__module__,
+                name=handler.fn.__qualname__,
+                stage=job.stage,
+                claimed=job.claimed,
+                signal_url=job.signal_url,
+            )
+            process.pipe.send(request)
+            while not isinstance(message := process.receive(), HandlerDone):
+                match message:
+                    case VerdictRequest(outcome=outcome):
+                        process.pipe.send(_answer(job, outcome, write))
+                    case HandlerProgress(data=data):
+                        note(data)
+                    case _:  # Begun
+                        begin()
         except (EOFError, OSError):
             code = process.end()
             message = f"the process of the handler of {job.kind!r} ended with {code}"
@@ -78,9 +93,9 @@ class Processes:
         with self._lock:
             if not self._closed:
                 self._waiting.append(process)
-                return done
+                return message
         process.end()
-        return done
+        return message
 
     def kill(self, claimed: Claimed) -> None:
         """Kill the process that runs this job, if there is one; its handler fails."""
@@ -108,37 +123,6 @@ class Processes:
         with self._lock:
             self._working[claimed.id, claimed.run] = process
         return process
-
-    def _talk(
-        self,
-        process: _Process,
-        job: Job,
-        handler: Handler,
-        write: _Write,
-        note: Callable[[bytes], None],
-        begin: Callable[[], object],
-    ) -> HandlerDone:
-        pipe = process.pipe
-        pipe.send(
-            RunRequest(
-                module=handler.fn.__module__,
-                name=handler.fn.__qualname__,
-                stage=job.stage,
-                claimed=job.claimed,
-                signal_url=job.signal_url,
-            )
-        )
-        while True:
-            message = process.receive()
-            match message:
-                case VerdictRequest(outcome=outcome):
-                    pipe.send(_answer(job, outcome, write))
-                case HandlerProgress(data=data):
-                    note(data)
-                case Begun():
-                    begin()
-                case _:
-                    return message
 
 
 def _answer(job: Job, outcome: Outcome, write: _Write) -> VerdictReply:
@@ -308,26 +292,29 @@ def _do(order: RunRequest, pipe: Pipe) -> HandlerDone:
         if inspect.iscoroutine(answer):
             answer = asyncio.run(answer)
             answer = job.forgotten() or answer
-        then, close = job.take_follow()
         if isinstance(answer, Retry | Dead):
-            return _raised(answer, then, close)
-        if isinstance(answer, Snooze | Next | Unfit):
-            return HandlerDone(answer=answer, then=then, close=close)
-        try:
-            result = None if answer is None else encode("result", answer)
-        except (InvalidValue, PayloadTooLarge) as error:
-            return HandlerDone(unusable=str(error), then=then, close=close)
-        return HandlerDone(result=result, then=then, close=close)
+            done = _raised(answer)
+        elif isinstance(answer, Snooze | Next | Unfit):
+            done = HandlerDone(answer=answer)
+        else:
+            done = _returned(answer)
     except (Retry, Dead, HeadwayError) as error:
-        then, close = job.take_follow()
-        return _raised(error, then, close)
+        done = _raised(error)
     except BaseException as error:  # noqa: BLE001  (whatever a handler raises is its failure)
-        # After a hand-over its follow-up jobs are still created; gates close in any case.
-        then, close = job.take_follow()
-        return HandlerDone(error=describe(error), then=then, close=close)
+        done = HandlerDone(error=describe(error))
+    # After a hand-over its follow-up jobs are still created; gates close in any case.
+    then, close = job.take_follow()
+    return replace(done, then=then, close=close)
 
 
-def _raised(error: Exception, then: tuple[NewJob, ...], close: tuple[Closing, ...]) -> HandlerDone:
+def _returned(answer: object) -> HandlerDone:
+    try:
+        return HandlerDone(result=None if answer is None else encode("result", answer))
+    except (InvalidValue, PayloadTooLarge) as error:
+        return HandlerDone(unusable=str(error))
+
+
+def _raised(error: Exception) -> HandlerDone:
     """Return a report of an error that survives pickling.
 
     A user's exception class may not take the arguments with which pickle recreates it. Its text is
@@ -337,13 +324,13 @@ def _raised(error: Exception, then: tuple[NewJob, ...], close: tuple[Closing, ..
         ForkingPickler.loads(ForkingPickler.dumps(error))  # type: ignore[misc]  # a static method
     except Exception:  # noqa: BLE001  (a user's class may raise anything here)
         if not isinstance(error, Retry | Dead):
-            return HandlerDone(error=describe(error), then=then, close=close)
+            return HandlerDone(error=describe(error))
         plain = Retry() if isinstance(error, Retry) else Dead()
         plain.__dict__.update(
             {name: vars(error).get(name, own) for name, own in vars(plain).items()}
         )
         error = plain
-    return HandlerDone(raised=error, then=then, close=close)
+    return HandlerDone(raised=error)
 
 
 def _find(order: RunRequest) -> Handler:
