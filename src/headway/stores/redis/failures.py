@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from headway.core.errors import (
@@ -14,6 +16,7 @@ from headway.core.errors import (
     StoreMisconfigured,
     StoreUnavailable,
 )
+from headway.stores.redis.link import NotSentError, ReplyError, ReplyLostError
 
 _UNWRITTEN = "nothing was written"
 RIGHTS = (
@@ -98,6 +101,30 @@ def reply_lost(reason: object, where: str) -> OutcomeUnknown:
     """Return the error for a call without a reply."""
     message = f"the Redis store {where} did not reply: {reason}"
     return OutcomeUnknown(message, hint="it may have been written; repeating the call is safe")
+
+
+@contextmanager
+def explained(where: str) -> Generator[None]:
+    """Convert the errors of a link to Headway's.
+
+    Raises:
+        StoreUnavailable: the server is unreachable; nothing was written.
+        OutcomeUnknown: the server did not reply.
+        StoreError: the server refused; nothing was written.
+        InvariantBroken: the server's error means a bug.
+    """
+    failure: StoreError | InvariantBroken
+    try:
+        yield
+    except NotSentError as error:
+        failure = unreachable(error, where)
+        raise failure from error
+    except ReplyLostError as error:
+        failure = reply_lost(error, where)
+        raise failure from error
+    except ReplyError as error:
+        failure = explain(str(error), where)
+        raise failure from error
 
 
 def _meaning(text: str) -> _Meaning | None:

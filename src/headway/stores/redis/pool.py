@@ -7,7 +7,7 @@ import threading
 from collections import deque
 
 from headway.core.errors import InvariantBroken, OutcomeUnknown, StoreError, StoreUnavailable
-from headway.stores.redis.failures import explain, is_transient, reply_lost, unreachable
+from headway.stores.redis.failures import explain, explained, is_transient, reply_lost, unreachable
 from headway.stores.redis.link import (
     STALE_AFTER,
     Link,
@@ -142,24 +142,15 @@ class Pool:
             StoreError: the call failed.
             InvariantBroken: the script failed because of a bug.
         """
-        failure: StoreError | InvariantBroken
-        try:
+        with explained(self._where):
             link = self.connect()
             try:
                 reply = self._call(link, script, payload)
             finally:
                 link.close()
-        except NotSentError as error:
-            failure = unreachable(error, self._where)
-            raise failure from error
-        except ReplyLostError as error:
-            failure = reply_lost(error, self._where)
-            raise failure from error
-        except ReplyError as error:
-            reply = error
         if isinstance(reply, bytes):
             return reply
-        failure = explain(script.locate(str(reply)), self._where)
+        failure: StoreError | InvariantBroken = explain(script.locate(str(reply)), self._where)
         raise failure
 
     def _try(self, script: Script, payload: bytes) -> Reply:

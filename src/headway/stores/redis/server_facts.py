@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headway.core.errors import InvariantBroken, OutcomeUnknown, StoreError, StoreUnavailable
-from headway.stores.redis.failures import explain, reply_lost, unreachable
-from headway.stores.redis.link import Link, NotSentError, ReplyError, ReplyLostError
+from headway.stores.redis.failures import explained
+from headway.stores.redis.link import Link, ReplyError
 from headway.stores.redis.options import RedisOptions
 from headway.stores.redis.scripts import key_suffixes
 from headway.stores.redis.server import Server, ask_server, masters
@@ -45,24 +44,14 @@ def read_facts(options: RedisOptions) -> ServerFacts:
         StoreError: the server failed.
         InvariantBroken: the server's error means a bug.
     """
-    where = str(options)
     base = f"{{headway:{options.namespace}}}:"
-    try:
+    with explained(str(options)):
         address = next(iter(masters(options, base)))
         link = Link(address, options, options.account, options.database)
         try:
             return _collect(link, base)
         finally:
             link.close()
-    except NotSentError as error:
-        away: StoreUnavailable = unreachable(error, where)
-        raise away from error
-    except ReplyLostError as error:
-        lost: OutcomeUnknown = reply_lost(error, where)
-        raise lost from error
-    except ReplyError as error:
-        meant: StoreError | InvariantBroken = explain(str(error), where)
-        raise meant from error
 
 
 def _collect(link: Link, base: str) -> ServerFacts:

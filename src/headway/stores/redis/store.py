@@ -36,9 +36,8 @@ from headway.stores.ledger.verbs.signal import check_signal
 from headway.stores.ledger.wakes import Wakes
 from headway.stores.redis import replies, requests, views
 from headway.stores.redis.calls import Calls
-from headway.stores.redis.failures import explain, unreachable
+from headway.stores.redis.failures import explained
 from headway.stores.redis.last_seen import LastSeen
-from headway.stores.redis.link import NotSentError, ReplyError
 from headway.stores.redis.listener import WakeListener
 from headway.stores.redis.options import RedisOptions
 from headway.stores.redis.replies import ScriptReply
@@ -93,15 +92,12 @@ class RedisStore:
     def _check_server(self) -> None:
         pool = self._calls.pool
         try:
-            pool.give_back(pool.connect())
+            with explained(str(self._options)):
+                pool.give_back(pool.connect())
             # This gives a new store its identity.
             run = script("verbs.store.fingerprint")
             packed = self._calls.packed(run, self._arguments({}, b""))
             _is_done(self._learn(pool.run(run, packed)))
-        except NotSentError as error:
-            raise unreachable(error, str(self._options)) from error
-        except ReplyError as error:
-            raise explain(str(error), str(self._options)) from error
         except BaseException:
             pool.close()
             raise
