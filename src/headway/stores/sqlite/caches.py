@@ -80,7 +80,7 @@ class SqliteInterned(Interned[Value]):
     """Values and their numbers, which never change once committed.
 
     Args:
-        statements: select the number of a code, select the code of a number, insert a code.
+        column: contains the codes; their numbers are in the column `no`.
         fresh: the numbers assigned by the step, in all such tables of the connection.
         encode: returns the code of a value; equal values have equal codes.
     """
@@ -88,14 +88,17 @@ class SqliteInterned(Interned[Value]):
     def __init__(
         self,
         db: Database,
-        statements: tuple[str, str, str],
+        table: str,
+        column: str,
         fresh: Fresh,
         encode: Callable[[Value], str | bytes],
         decode: Callable[[Any], Value],
     ) -> None:
         super().__init__()
         self._db = db
-        self._find, self._read, self._add = statements
+        self._find = f"SELECT no FROM {table} WHERE {column} = ?"  # noqa: S608  (names only)
+        self._read = f"SELECT {column} FROM {table} WHERE no = ?"  # noqa: S608  (names only)
+        self._add = f"INSERT INTO {table} ({column}) VALUES (?) RETURNING no"  # noqa: S608  (names only)
         self._encode = encode
         self._decode = decode
         self._fresh = fresh

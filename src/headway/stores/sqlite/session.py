@@ -34,27 +34,6 @@ from headway.stores.sqlite.caches import SUSPECT, Fresh, NumberCache, SqliteInte
 from headway.stores.sqlite.connection import latest
 from headway.stores.sqlite.database import Database, number_list, text_list
 
-_FLOWS = (
-    "SELECT no FROM flow WHERE body = ?",
-    "SELECT body FROM flow WHERE no = ?",
-    "INSERT INTO flow (body) VALUES (?) RETURNING no",
-)
-_POLICIES = (
-    "SELECT no FROM policy WHERE body = ?",
-    "SELECT body FROM policy WHERE no = ?",
-    "INSERT INTO policy (body) VALUES (?) RETURNING no",
-)
-_LANES = (
-    "SELECT no FROM lane WHERE name = ?",
-    "SELECT name FROM lane WHERE no = ?",
-    "INSERT INTO lane (name) VALUES (?) RETURNING no",
-)
-_WORDS = (
-    "SELECT no FROM word WHERE text = ?",
-    "SELECT text FROM word WHERE no = ?",
-    "INSERT INTO word (text) VALUES (?) RETURNING no",
-)
-
 
 class Savepoint(NamedTuple):
     """The state at the start of a part of a step."""
@@ -101,13 +80,13 @@ class Session:
         fresh: Fresh = []
         self._fresh = fresh
         self.flows: SqliteInterned[FlowKey] = SqliteInterned(
-            db, _FLOWS, fresh, encode_flow, decode_flow
+            db, "flow", "body", fresh, encode_flow, decode_flow
         )
         self.policies: SqliteInterned[JobPolicy] = SqliteInterned(
-            db, _POLICIES, fresh, encode, decode_policy
+            db, "policy", "body", fresh, encode, decode_policy
         )
-        self.lanes: SqliteInterned[str] = SqliteInterned(db, _LANES, fresh, str, str)
-        self.words: SqliteInterned[str] = SqliteInterned(db, _WORDS, fresh, str, str)
+        self.lanes: SqliteInterned[str] = SqliteInterned(db, "lane", "name", fresh, str, str)
+        self.words: SqliteInterned[str] = SqliteInterned(db, "word", "text", fresh, str, str)
         self._clock = clock
         self._version = -1
         self._changes = 0
