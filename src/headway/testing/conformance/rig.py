@@ -51,8 +51,7 @@ from headway.contract.views import (
 )
 from headway.core.cascade import CANDIDATE, Cascade
 from headway.core.gates.spec import GateNeed, GateSpec, GateUse
-from headway.core.job import DEFAULT_POLICY, FollowUp, JobPolicy, NewJob
-from headway.core.retry import RetryPolicy
+from headway.core.job import DEFAULT_POLICY, JobPolicy, NewJob
 from headway.core.state import State
 from headway.testing.clock import FakeClock
 from headway.testing.conformance.worker import LANE, PlayedWorker
@@ -387,24 +386,8 @@ def for_candidate(name: str) -> str:
     return f"{name}:{CANDIDATE}"
 
 
-class PolicyFields(TypedDict, total=False):
-    """The fields of a policy that a test may set."""
-
-    retry: RetryPolicy
-    timeout_ms: int | None
-    on_deadline: str
-    reconcile: str | None
-    reconcile_within_ms: int
-    on_final: FollowUp | None
-    keep_ms: int
-    key_for_ms: int
-    cascade: bool
-    on_accepted: FollowUp | None
-
-
-def policy_with(**changes: Unpack[PolicyFields]) -> JobPolicy:
-    """Return the policy of the job factory, with some fields changed."""
-    return replace(POLICY, **changes)
+policy_with = partial(replace, POLICY)
+"""Returns the policy of the job factory, with some fields changed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
