@@ -411,47 +411,49 @@ class SweepGroup(ConformanceGroup):
         assert await rig.total("lost") == 1
 
 
+async def lead(rig: Rig, holder: str) -> int:
+    """Lead the alerts as this holder; return the term."""
+    term = await rig.store.lead("alerts", holder, 10_000)
+    assert term is not None
+    return term
+
+
 class LeadGroup(ConformanceGroup):
     """One leader for each chore with outside effects, with increasing terms."""
 
     async def test_one_worker_leads_and_the_others_are_refused(self, rig: Rig) -> None:
-        assert await rig.store.lead("alerts", "one", 10_000) is not None
+        await lead(rig, "one")
         assert await rig.store.lead("alerts", "two", 10_000) is None
 
     async def test_leader_keeps_its_term(self, rig: Rig) -> None:
-        term = await rig.store.lead("alerts", "one", 10_000)
+        term = await lead(rig, "one")
         rig.clock.advance(9_999)
-        assert await rig.store.lead("alerts", "one", 10_000) == term
+        assert await lead(rig, "one") == term
         rig.clock.advance(9_999)
         assert await rig.store.lead("alerts", "two", 10_000) is None
 
     async def test_term_increases_with_each_new_leader(self, rig: Rig) -> None:
-        first = await rig.store.lead("alerts", "one", 10_000)
+        first = await lead(rig, "one")
         rig.clock.advance(10_000)
-        second = await rig.store.lead("alerts", "two", 10_000)
+        second = await lead(rig, "two")
         rig.clock.advance(10_000)
-        third = await rig.store.lead("alerts", "one", 10_000)
-        assert first is not None
-        assert second is not None
-        assert third is not None
+        third = await lead(rig, "one")
         assert first < second < third
 
     async def test_leader_that_renews_late_starts_a_new_term(self, rig: Rig) -> None:
-        first = await rig.store.lead("alerts", "one", 10_000)
+        first = await lead(rig, "one")
         rig.clock.advance(10_000)
-        second = await rig.store.lead("alerts", "one", 10_000)
-        assert first is not None
-        assert second is not None
+        second = await lead(rig, "one")
         assert first < second
 
     async def test_each_role_has_its_own_leader(self, rig: Rig) -> None:
-        assert await rig.store.lead("alerts", "one", 10_000) is not None
+        await lead(rig, "one")
         assert await rig.store.lead("bridges", "two", 10_000) is not None
 
     @pytest.mark.parametrize("jump_ms", [-3_600_000, -1])
     async def test_leader_is_not_replaced_when_the_clock_jumps_back(
         self, rig: Rig, jump_ms: int
     ) -> None:
-        await rig.store.lead("alerts", "one", 10_000)
+        await lead(rig, "one")
         rig.clock.advance(jump_ms)
         assert await rig.store.lead("alerts", "two", 10_000) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Unpack
 
 import pytest
 
@@ -27,6 +28,7 @@ from headway.core.timetable.schedule import Every
 from headway.testing.clock import START_AT
 from headway.testing.conformance.rig import ConformanceGroup, Rig, take_ids
 from headway.testing.conformance.worker import LANE
+from headway.testing.jobs import JobFields
 
 MINUTE_MS = 60_000
 NAME = "nightly"
@@ -39,13 +41,14 @@ async def declare(
     overlap: Overlap = "all",
     misfire: MisfirePolicy = MisfirePolicy.ALL,
     cap: int = 100,
+    **fields: Unpack[JobFields],
 ) -> EntryView:
     """Declare the entry under test, and return it as the store shows it."""
-    job = rig.jobs.make(due_at=None, expires_at=None, key=None)
+    own: JobFields = {"due_at": None, "expires_at": None, "key": None, **fields}
     spec = EntrySpec(
         name=NAME,
         schedule=Every(interval_ms),
-        job=job,
+        job=rig.jobs.make(**own),
         overlap=overlap,
         misfire=misfire,
         misfire_cap=cap,
@@ -113,10 +116,8 @@ class TimetableGroup(ConformanceGroup):
         assert run.due_at == minute(1)
 
     async def test_expired_fire_does_not_start(self, rig: Rig) -> None:
-        job = rig.jobs.make(due_at=None, expires_at=minute(2), key=None)
-        spec = EntrySpec(name=NAME, schedule=Every(MINUTE_MS), job=job, overlap="all")
-        await rig.define(DeclareEntry(spec=spec))
-        await fire(rig, (await the_entry(rig)).revision, 1)
+        entry = await declare(rig, expires_at=minute(2))
+        await fire(rig, entry.revision, 1)
         for _ in range(2):
             await rig.add(expires_at=None)
             await rig.worker.take_one()
@@ -126,10 +127,8 @@ class TimetableGroup(ConformanceGroup):
         assert (expired.state, expired.reason, expired.run) == (State.DEAD, "expired", 0)
 
     async def test_retry_of_a_fire_starts_after_its_expiry(self, rig: Rig) -> None:
-        job = rig.jobs.make(due_at=None, expires_at=minute(2), key=None)
-        spec = EntrySpec(name=NAME, schedule=Every(MINUTE_MS), job=job, overlap="all")
-        await rig.define(DeclareEntry(spec=spec))
-        await fire(rig, (await the_entry(rig)).revision, 1)
+        entry = await declare(rig, expires_at=minute(2))
+        await fire(rig, entry.revision, 1)
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_and_report(Failed, after_ms=5 * MINUTE_MS)
         rig.clock.advance(5 * MINUTE_MS)
@@ -178,16 +177,13 @@ class TimetableGroup(ConformanceGroup):
         assert (reply.fired, reply.current) == ((), False)
 
     async def test_fires_of_a_job_with_a_key_are_separate_jobs(self, rig: Rig) -> None:
-        job = rig.jobs.make(due_at=None, expires_at=None, key="nightly")
-        await rig.define(DeclareEntry(spec=EntrySpec(name=NAME, schedule=Every(60_000), job=job)))
-        await fire(rig, (await the_entry(rig)).revision, 1, 2)
+        entry = await declare(rig, key="nightly")
+        await fire(rig, entry.revision, 1, 2)
         assert len(await fired(rig)) == 2
 
     async def test_entry_whose_fires_could_not_be_stored_is_refused(self, rig: Rig) -> None:
-        job = rig.jobs.make(due_at=None, expires_at=None, key=None, kind="")
-        spec = EntrySpec(name=NAME, schedule=Every(MINUTE_MS), job=job)
         async with rig.refuses(InvalidValue, match="kind"):
-            await rig.define(DeclareEntry(spec=spec))
+            await declare(rig, kind="")
         assert await rig.store.read(TimetableQuery()) == ()
 
     async def test_slower_scheduler_does_not_withdraw_fires_laid_ahead(self, rig: Rig) -> None:
@@ -508,16 +504,8 @@ class TimetableGroup(ConformanceGroup):
     async def test_fires_pass_the_gates_of_the_entrys_job(self, rig: Rig) -> None:
         solo = Slots("solo", 1)
         await rig.declare(solo)
-        job = rig.jobs.make(due_at=None, key=None, gates=(solo,))
-        spec = EntrySpec(
-            name=NAME,
-            schedule=Every(MINUTE_MS),
-            job=job,
-            overlap="all",
-            misfire=MisfirePolicy.ALL,
-        )
-        await rig.define(DeclareEntry(spec=spec))
-        await fire(rig, (await the_entry(rig)).revision, 1, 2)
+        entry = await declare(rig, gates=(solo,))
+        await fire(rig, entry.revision, 1, 2)
         rig.clock.advance(2 * MINUTE_MS)
         run = await rig.worker.take_one()
         assert await rig.worker.take(5) == []
