@@ -8,7 +8,7 @@ import pytest
 
 from headway.contract.claims import Claimed
 from headway.contract.operate import Acted, Edit, Verb
-from headway.contract.outcomes import Failed, FoundUnfit, HandedOver, Returned, Verdict
+from headway.contract.outcomes import Failed, HandedOver, Returned, Verdict
 from headway.contract.signals import Decided, SignalKind, SignalResult
 from headway.core.cascade import Answer
 from headway.core.gates.slots import Slots
@@ -187,16 +187,6 @@ class AcceptGroup(ConformanceGroup):
         await rig.pass_time(YEAR_MS)
         view = await rig.view(run.id)
         assert (view.state, view.in_doubt) == (State.AWAITING, False)
-
-    async def test_handler_return_after_acceptance_settles_nothing(self, rig: Rig) -> None:
-        await offered(rig, "ann", "bob")
-        run = await ask(rig.worker)
-        await rig.signal(ref(run), Decided.ACCEPTED)
-        assert await rig.worker.report(FoundUnfit(run.id, run.run)) is Verdict.DONE
-        view = await rig.view(run.id)
-        assert (view.state, view.worker) == (State.AWAITING, None)
-        assert view.cascade is not None
-        assert view.cascade.accepted == "ann"
 
     async def test_explicit_retry_of_an_accepted_run_ends_the_acceptance(self, rig: Rig) -> None:
         await offered(rig, "ann", "bob")

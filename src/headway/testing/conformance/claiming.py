@@ -254,12 +254,6 @@ class ClaimGroup(ConformanceGroup):
         await rig.pass_time(LEASE_MS * 2)
         assert await rig.worker.take(9) == []
 
-    async def test_claim_says_when_a_rate_or_hours_gate_next_opens(self, rig: Rig) -> None:
-        await rig.close_gate("all", rig.clock() + 7_000)
-        await rig.add()
-        reply = await rig.worker.ask()
-        assert (reply.jobs, reply.next_at) == ([], rig.clock() + 7_000)
-
 
 class LaneGroup(ConformanceGroup):
     """Several lanes in one claim."""

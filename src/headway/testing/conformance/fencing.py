@@ -326,13 +326,6 @@ class FencingGroup(ConformanceGroup):
         await rig.signal("call-1")
         assert await rig.state(job.id) is State.SUCCEEDED
 
-    async def test_beat_does_not_revive_an_expired_lease(self, rig: Rig) -> None:
-        run = await rig.start()
-        rig.clock.advance(LEASE_MS)
-        assert (await rig.worker.beat(run)).lost == ((run.id, run.run),)
-        await rig.sweep()
-        assert await rig.state(run.id) is State.SCHEDULED
-
     async def test_lease_is_valid_until_the_instant_it_ends(self, rig: Rig) -> None:
         run = await rig.start()
         rig.clock.advance(LEASE_MS - 1)

@@ -178,14 +178,6 @@ class HandOverGroup(ConformanceGroup):
             for kind in (Returned, Failed, Died, Snoozed, KnownAs, GaveBack, HandedOver):
                 assert await call.worker.report(kind(call.id, call.run)) is Verdict.LOST, kind
 
-    async def test_lease_expired_after_the_handler_returned_leaves_no_uncertainty(
-        self, rig: Rig
-    ) -> None:
-        call = await dial(rig)
-        await call.worker.report(Returned(call.id, call.run))
-        await rig.pass_time(LEASE_MS + 1)
-        assert (await rig.view(call.id)).in_doubt is False
-
     async def test_deadline_makes_the_job_dead_by_default(self, rig: Rig) -> None:
         call = await dial(rig, gates=(LINE,))
         await call.worker.report(Returned(call.id, call.run))
@@ -255,10 +247,14 @@ class ReconcileGroup(ConformanceGroup):
         assert await rig.state(call.id) is State.CANCELLED
         assert await rig.used("line") == 0
 
-    async def test_dead_worker_after_hand_over_reconciles(self, rig: Rig) -> None:
+    async def test_dead_worker_after_hand_over_reconciles_and_shortens_no_deadline(
+        self, rig: Rig
+    ) -> None:
         call = await dial(rig, policy=ASKING)
-        await rig.pass_time(LEASE_MS + 1)
-        assert (await rig.view(call.id)).in_doubt
+        deadline_at = (await rig.view(call.id)).deadline_at
+        await rig.pass_time(LEASE_MS)
+        view = await rig.view(call.id)
+        assert (view.in_doubt, view.deadline_at) == (True, deadline_at)
         assert len(await reconcilers(rig)) == 1
 
     async def test_each_run_is_reconciled(self, rig: Rig) -> None:
@@ -364,13 +360,6 @@ class ReconcileGroup(ConformanceGroup):
         assert await rig.state(call.id) is State.DEAD
         asking = [json.loads((await rig.view(one)).args) for one in await reconcilers(rig)]
         assert [one["asked"] for one in asking] == list(range(1, 2 + extensions))
-
-    async def test_death_of_the_worker_shortens_no_deadline(self, rig: Rig) -> None:
-        call = await dial(rig, policy=ASKING)
-        deadline_at = (await rig.view(call.id)).deadline_at
-        await rig.pass_time(LEASE_MS)
-        assert len(await reconcilers(rig)) == 1
-        assert (await rig.view(call.id)).deadline_at == deadline_at
 
     async def test_settled_job_is_not_reconciled(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)

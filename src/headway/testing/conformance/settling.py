@@ -159,12 +159,6 @@ class SettleGroup(ConformanceGroup):
         assert (await rig.view(one.id)).due_at == rig.clock() + 90
         assert (await rig.view(two.id)).due_at == until_at
 
-    async def test_failure_with_a_delay_is_dead_when_attempts_are_exhausted(self, rig: Rig) -> None:
-        job = await rig.add()
-        for _ in range(3):
-            await rig.worker.take_and_report(Failed, after_ms=0)
-        assert await rig.state(job.id) is State.DEAD
-
     async def test_died_job_is_dead_at_its_first_attempt(self, rig: Rig) -> None:
         job = await rig.add()
         await rig.worker.take_and_report(Died, reason="bad number", error="+1 is none")

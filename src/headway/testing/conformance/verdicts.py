@@ -173,7 +173,7 @@ class VerdictGroup(ConformanceGroup):
         assert (await rig.used("line"), await rig.state(run.id)) == (0, State.RUNNING)
         assert await rig.worker.report(Released(run.id, run.run)) is Verdict.CANCELLED
 
-    @pytest.mark.parametrize("outcome", [Succeeded, Released])
+    @pytest.mark.parametrize("outcome", [Returned, Succeeded, Released])
     async def test_handler_end_after_its_hand_over_is_recorded_as_its_return(
         self, rig: Rig, outcome: Callable[[str, int], Outcome]
     ) -> None:
