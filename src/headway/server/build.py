@@ -60,7 +60,7 @@ ROUTERS: tuple[APIRouter, ...] = (
 )
 """The routers of the engine; systems add their own."""
 
-_PARAMETER = re.compile(r"\{\w+")
+_PARAMETER = re.compile(r"\{\w+(?::str(?=\}))?")
 _MOST_FREQUENT = {"/v1/jobs", "/v1/claims", "/v1/settlements", "/v1/leases"}
 
 FAST_ROUTES: tuple[APIRoute, ...] = tuple(
@@ -197,7 +197,7 @@ def _check_routes(router: APIRouter, taken: set[tuple[str, str]]) -> None:
         if not isinstance(route, APIRoute) or policy_of(route) is None:
             message = f"the route {getattr(route, 'path', route)} has no policy"
             raise InvariantBroken(message, hint="give its handler a caller: needs(...) or public()")
-        # The names of parameters do not matter, but their converters do.
+        # The names of parameters do not matter, but their converters do; `str` is the default one.
         called = {(one, _PARAMETER.sub("{", route.path)) for one in route.methods or ()}
         for method, _ in called & taken:
             message = f"{method} {route.path} is already the path of another route"
