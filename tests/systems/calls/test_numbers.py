@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -264,6 +265,24 @@ async def test_number_in_use_is_in_no_pool_while_its_change_is_checked(calls: Ca
     assert seen == [()]
     page = await read(GatesQuery(names=("calls.pool:gold", "calls.numbers")))
     assert [len(row.members) for row in page.rows] == [1, 0]
+
+
+async def test_number_stays_in_its_pool_if_its_change_is_cancelled(calls: Calls) -> None:
+    await calls.number(NUMBER, pool="gold")
+    await calls.template("vip", numbers="silver")
+    read = calls.store.read
+
+    async def cancelled(query: Any) -> Any:
+        if isinstance(query, GatesQuery) and query.names:
+            # As a server does to the requests that are left some time after its stop.
+            calls.store.read = read  # pyright: ignore[reportAttributeAccessIssue]
+            raise asyncio.CancelledError
+        return await read(query)
+
+    calls.store.read = cancelled  # pyright: ignore[reportAttributeAccessIssue]
+    reply = await calls.call("PATCH", f"/numbers/{NUMBER}", {"pool": "silver"})
+    assert reply.status_code == 500
+    assert await members(calls, "gold", "silver") == [[NUMBER], []]
 
 
 async def test_paused_reseller_starts_nothing_and_loses_nothing(calls: Calls) -> None:

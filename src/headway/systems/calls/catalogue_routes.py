@@ -96,7 +96,7 @@ async def changing(
     try:
         async with context.catalogue.change(declare) as session:
             yield session
-    except Exception:
+    except BaseException:
         if declaring:
             # Numbers that were to join another pool have already left theirs.
             await context.declare_again()
