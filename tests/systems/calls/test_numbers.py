@@ -469,6 +469,27 @@ async def test_import_that_would_move_a_number_during_its_call_changes_nothing(
     ]
 
 
+async def test_partial_import_refuses_only_the_numbers_that_cannot_move_during_their_calls(
+    calls: Calls,
+) -> None:
+    await calls.number(NUMBER, pool="gold")
+    await calls.template("vip", numbers="gold")
+    await from_(calls, await calls.lead(template="vip"))
+    moved = f"{NUMBER},twilio,1,,,silver"
+    rows = [f"{OTHER},vonnage,1,,,", f"{THIRD},twilio,1,,,silver", moved]
+    rows += [f"+1555100{n:04},twilio,2,,,silver" for n in range(7)]
+    report = await imports(calls, *rows, query="?partial=true")
+    assert report.status_code == 200, report.text
+    found = report.json()
+    assert (found["rows"], found["added"], found["refused"]) == (10, 8, 2)
+    assert [one["row"] for one in found["faults"]] == [2, 4]
+    assert found["faults"][1]["what"].startswith("1 channels of the number are in use")
+    listed = {one["number"]: one["pool"] for one in (await calls.ask("/numbers"))["rows"]}
+    assert (listed.pop(NUMBER), set(listed.values()), len(listed)) == ("gold", {"silver"}, 8)
+    (gold, silver) = await members(calls, "gold", "silver")
+    assert (gold, sorted(silver)) == ([NUMBER], sorted(listed))
+
+
 @pytest.mark.parametrize("kind", SERVERS_SAMPLED)
 async def test_import_of_many_numbers_asks_only_for_those_with_calls(
     tmp_path: Path, new_url: NewUrl, kind: str

@@ -209,7 +209,8 @@ async def run_import(
     Raises:
         InvalidValue: the file is not valid; or rows are not, and `partial` is not set: up to a
             hundred are reported.
-        InvalidState: another request wrote the same records at the same time.
+        InvalidState: another request wrote the same records at the same time, or a row cannot be
+            written now and `partial` is not set.
         StoreUnavailable: the directory cannot be reached. After any of these errors, earlier
             batches are written if `partial` is set; otherwise nothing is.
     """
@@ -217,8 +218,7 @@ async def run_import(
     try:
         if partial:
             async for batch in _batches(service, file, records, report):
-                async with records.changing(service, caller) as session:
-                    await records.write(session, batch, report, at)
+                await _write_possible(service, caller, records, batch, report, at)
             return report
         # Validate without a transaction first, so that no lock is held meanwhile.
         async for _ in _batches(service, file, records, report):
@@ -233,6 +233,30 @@ async def run_import(
         message = "some of these were written by another request at the same time"
         raise InvalidState(message, hint="import the file again") from None
     return report
+
+
+async def _write_possible(
+    service: Service,
+    caller: Caller,
+    records: Records[R, New],
+    rows: Sequence[tuple[int, New]],
+    report: ImportReport,
+    at: int,
+) -> None:
+    """Write rows, and refuse those that cannot be written now; these are found by halving."""
+    written = ImportReport()
+    try:
+        async with records.changing(service, caller) as session:
+            await records.write(session, rows, written, at)
+    except InvalidState as error:
+        if len(rows) == 1:
+            report.refuse(rows[0][0], str(error))
+            return
+        half = len(rows) // 2
+        for part in (rows[:half], rows[half:]):
+            await _write_possible(service, caller, records, part, report, at)
+    else:
+        report.add(written)
 
 
 def _check_none_refused(report: ImportReport) -> None:

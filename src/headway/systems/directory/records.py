@@ -193,6 +193,16 @@ class ImportReport:
         if len(self.faults) < MOST_FAULTS:
             insort(self.faults, Fault(row=row, what=what), key=lambda one: one.row)
 
+    def add(self, part: ImportReport) -> None:
+        """Add the counts and faults of rows that were written."""
+        self.added += part.added
+        self.changed += part.changed
+        self.unchanged += part.unchanged
+        # More rows may have been refused than faults are reported.
+        self.refused += part.refused - len(part.faults)
+        for one in part.faults:
+            self.refuse(one.row, one.what)
+
 
 RowFields = Mapping[str, str]
 """A row of an import: the text of each column, stripped."""
