@@ -84,6 +84,14 @@ def test_invalid_entry_is_reported_with_its_line_and_disables_only_itself(broken
     assert str(fault).startswith(f"{FILE}:{line}: ")
 
 
+def test_syntax_error_is_reported_with_the_id_and_the_column():
+    broken = PLAIN.replace('/r"', "/r")
+    (fault,) = parsed(f"[[automation]]\n{broken}").faults
+    assert (fault.automation_id, fault.line) == ("x", 3)
+    assert fault.error.startswith("not TOML: ")
+    assert fault.error.endswith(" (column 17)")
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

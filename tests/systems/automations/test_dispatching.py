@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
 import structlog
@@ -20,7 +21,14 @@ from structlog.testing import LogCapture
 from headway.app import App
 from headway.contract.definitions import DeclareEntry, DefineRequest
 from headway.contract.operate import Acted, ActRequest, Edit, Verb
-from headway.contract.views import EntryView, JobsQuery, StatsQuery, TimetableQuery
+from headway.contract.views import (
+    EntryView,
+    JobQuery,
+    JobsQuery,
+    JobView,
+    StatsQuery,
+    TimetableQuery,
+)
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
 from headway.core.timetable.schedule import format_schedule
@@ -112,10 +120,17 @@ def entry(name: str, repository: Path, command: str = "true", **more: Any) -> st
 
 @asynccontextmanager
 async def service(
-    tmp_path: Path, url: str, *entries: str, head: str = "", lease: str = "60s"
+    tmp_path: Path,
+    url: str,
+    *entries: str,
+    head: str = "",
+    lease: str = "60s",
+    missing: bool = False,
 ) -> AsyncIterator[Service]:
     file = tmp_path / "automations.toml"
     file.write_text("\n".join([head, *entries]))
+    if missing:
+        file.unlink()
     settings = {"file": str(file), "state_dir": str(tmp_path / "state"), "lease": lease}
     system = make({**settings, "look_each": "50ms"})
     app = App(url)
@@ -568,6 +583,63 @@ async def test_edit_first_read_by_a_session_is_still_applied(tmp_path, repositor
         one.write(good, entry("new", repository))
         one.rig.service.system_services["automations"].read()  # pyright: ignore[reportAttributeAccessIssue]
         await one.ended("new")
+
+
+async def anchors(one: Service) -> dict[str, Any]:
+    found = await one.rig.store.read(TimetableQuery())
+    return {view.spec.name: (view.spec.schedule, view.spec.enabled) for view in found}
+
+
+async def test_interval_with_a_syntax_error_continues_where_it_was(tmp_path, repository):
+    url, good = f"sqlite:///{tmp_path}/h.db", entry("good", repository, schedule="at 09:00")
+    async with service(tmp_path, url, entry("a", repository), good) as one:
+        await one.ended("a")
+        before = await anchors(one)
+        one.write(entry("a", repository).replace("'true'", "'true"), good)
+
+        async def stands(enabled: bool) -> bool:
+            return (await anchors(one)).get("automation:a", (None, None))[1] is enabled
+
+        await one.until(lambda: stands(False))
+        one.write(entry("a", repository), good)
+        await one.until(lambda: stands(True))
+        assert await anchors(one) == before
+
+
+async def test_start_with_an_unreadable_file_removes_no_entry_and_ends_no_session(
+    tmp_path, repository
+):
+    url, given = f"sqlite:///{tmp_path}/h.db", entry("a", repository)
+    async with service(tmp_path, url, given) as one:
+        await one.ended("a")
+        before = await anchors(one)
+    async with service(tmp_path, url, missing=True) as one:
+        assert (await one.get("/dispatcher/health"))["status"] == "degraded"
+        assert await anchors(one) == before
+        store, id_ = one.rig.store, str(uuid4())
+        (view,) = await store.read(TimetableQuery())
+        await store.enqueue([view.spec.job.changed(id=id_)])
+
+        async def job() -> JobView:
+            found = await store.read(JobQuery(id=id_))
+            assert found is not None
+            return found
+
+        async def waits() -> bool:
+            return (await job()).reason == "automations.toml cannot be read"
+
+        async def succeeded() -> bool:
+            return (await job()).state is State.SUCCEEDED
+
+        await one.until(waits)
+        one.write(given)
+        await one.until(lambda: one.row("a"))
+        edit = Edit(due_at=0)
+        await store.act(
+            ActRequest(request="due", ids=(id_,), verb=Verb.EDIT, edit=edit, author="me")
+        )
+        await one.until(succeeded)
+        assert await anchors(one) == before
 
 
 async def test_unreadable_file_changes_nothing_that_runs(tmp_path, repository):

@@ -32,7 +32,8 @@ HOUR_MS = UNITS_MS["h"]
 
 _HEADER = re.compile(r"^\s*\[\[\s*automation\s*\]\]\s*(#.*)?$")
 _TABLE = re.compile(r"^\s*\[\s*(?!automation\b)(?!\[)[^\]]*\]\s*(#.*)?$")
-_AT_LINE = re.compile(r"at line (\d+)")
+_AT_LINE = re.compile(r"at line (\d+), ")
+_ID = re.compile(r"""^\s*["']?id["']?\s*=\s*["']([A-Za-z0-9][A-Za-z0-9._-]{0,99})["']""")
 _TIME = re.compile(r"\d{1,2}:\d{2}")
 _TYPES = {"cron": "cron", "interval": "every", "every": "every", "at": "at"}
 
@@ -163,7 +164,7 @@ class ConfigFault:
     """An error in the file.
 
     Attributes:
-        automation_id: id of the entry, if it can be read.
+        automation_id: id of the entry, if it can be read, even if the entry is not TOML.
         line: from 1.
     """
 
@@ -207,6 +208,12 @@ class _Chunk:
                 return self.line + number
         return self.line
 
+    @property
+    def id(self) -> str | None:
+        """The id that a line sets; None if there is no such line. The lines need not be TOML."""
+        found = (_ID.match(text) for text in self.lines)
+        return next((one[1] for one in found if one), None)
+
 
 def read_config(path: Path) -> Config:
     """Read a file.
@@ -239,7 +246,7 @@ def parse_config(text: str, path: Path) -> Config:
         faults.append(ConfigFault(automation_id=name, file=str(path), line=line, error=text))
 
     for chunk in _chunks(text):
-        name: str | None = None
+        name = chunk.id if chunk.is_automation else None
         try:
             table = _load(chunk)
             if not chunk.is_automation:
@@ -252,7 +259,7 @@ def parse_config(text: str, path: Path) -> Config:
                         dispatcher = dispatcher.model_copy(update={key: getattr(one_key, key)})
                 continue
             found = table["automation"][0]
-            name = found.get("id") if isinstance(found.get("id"), str) else None
+            name = found["id"] if isinstance(found.get("id"), str) else None
             one = _automation(found, chunk, path.parent.absolute(), automations)
             automations[one.id] = one
         except _Invalid as error:
@@ -310,7 +317,7 @@ def _load(chunk: _Chunk) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         at = _AT_LINE.search(str(error))
         line = chunk.line + (int(at[1]) if at else len(chunk.lines)) - 1
-        raise _Invalid(line, f"not TOML: {_AT_LINE.sub('', str(error))}".rstrip(" (,")) from None
+        raise _Invalid(line, f"not TOML: {_AT_LINE.sub('', str(error))}") from None
 
 
 def _head(table: dict[str, Any], chunk: _Chunk) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from headway.core.state import State
 from headway.core.timetable.schedule import Every, Schedule
 from headway.runtime.app import App
 from headway.runtime.chores import TimetableChore
-from headway.runtime.handler_results import Dead
+from headway.runtime.handler_results import Dead, Snooze
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.timing import REAL, Timing
@@ -58,6 +58,8 @@ ENTRY = "automation:"
 AUTHOR = "automations.toml"
 LIVE = (State.RUNNING, State.AWAITING)
 MOST = 1_000
+FILE_RETRY = "10s"
+"""How long a session waits for a file that could not be read since the start."""
 
 
 def read_load() -> dict[str, float]:
@@ -151,6 +153,11 @@ class Dispatcher:
         """Errors in the file."""
         return (*([self.unreadable] if self.unreadable else []), *self.config.faults)
 
+    @property
+    def was_never_read(self) -> bool:
+        """Whether the file could not be read since the start, so that its contents are unknown."""
+        return self.unreadable is not None and self.config == Config()
+
     def enabled(self) -> list[Automation]:
         """Return the enabled entries, in the order of the file."""
         if not self.config.dispatcher.enabled:
@@ -171,8 +178,8 @@ class Dispatcher:
             start_within="1m",
             keep="30d",
         )
-        async def session(job: Job, automation: str, repository: str) -> None:
-            await self.work(app.store, job, automation, repository)
+        async def session(job: Job, automation: str, repository: str) -> Snooze | None:
+            return await self.work(app.store, job, automation, repository)
 
         self.kind = session
 
@@ -267,6 +274,9 @@ class Dispatcher:
         """Return the changes of the timetable that apply the file."""
         if self.runner.notices is not None:
             self.runner.notices.add_faults(self.faults)
+        if self.was_never_read:
+            # An empty file would remove all entries, and with them the anchors of their intervals.
+            return []
         failed = self.failed_permanently(known.values())
         enabled = {one.id: one for one in self.enabled() if one.id not in failed}
         items: list[Item] = [DeclareGate(spec=spec) for spec in self.gates()]
@@ -361,14 +371,19 @@ class Dispatcher:
 
     # -------------------------------------------------------------------------------- sessions
 
-    async def work(self, store: Store, job: Job, automation: str, repository: str) -> None:
+    async def work(self, store: Store, job: Job, automation: str, repository: str) -> Snooze | None:
         """Run one session; the handler of the kind.
+
+        Returns:
+            A Snooze if the file could not be read yet.
 
         Raises:
             Dead: the entry no longer exists, or has another repository now.
             CancelledError: the worker stopped without waiting for the session.
         """
         self.read()
+        if self.was_never_read:
+            return Snooze(after=FILE_RETRY, reason="automations.toml cannot be read")
         one = self.config.automations.get(automation)
         if one is None or one.repository.key != repository:
             message = "the entry no longer exists" if one is None else "its repository has changed"
@@ -379,6 +394,7 @@ class Dispatcher:
         with suppress(StoreError):
             await self._apply_end(store, one, end)
         self.runner.ended(session, end)
+        return None
 
     async def run_now(self, store: Store, automation: str) -> str:
         """Make one session due now, regardless of the schedule; its gates still apply.
