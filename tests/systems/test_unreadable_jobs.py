@@ -7,17 +7,26 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import cast
+from uuid import uuid4
 
 from headway.contract.definitions import Role
 from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.store import Store
+from headway.contract.views import JobsQuery
+from headway.core.job import JobPolicy, NewJob
+from headway.core.retry import Backoff
 from headway.core.state import State
 from headway.runtime.timing import REAL
+from headway.systems.automations.dispatcher import KIND, LANE, Dispatcher
+from headway.systems.automations.reports import session_of
 from headway.systems.calls.lead import DIAL
 from headway.systems.calls.requeueing import requeue
 from headway.systems.field_service.metrics import times_to_accept
 from headway.systems.field_service.passing_over import reconsider_parked
 from headway.systems.jobs import act
+from tests.systems.automations.sessions_rig import new_repository
+from tests.systems.automations.test_dispatching import entry, service
 from tests.systems.calls.calls_rig import calling
 from tests.systems.field_service.field_rig import LIMIT_S, a_field
 from tests.systems.notifications.test_notifications_page import PAGE, operating
@@ -85,3 +94,28 @@ async def test_request_that_cannot_be_read_does_not_hold_back_others_at_its_lock
                 await REAL.pause(0.01)
         await reconsider_parked(field.store, await field.job(declined))
         assert (await field.job(spoilt)).state is State.PARKED
+
+
+async def test_session_that_cannot_be_read_is_left_out(tmp_path: Path):
+    given = entry("a", new_repository(tmp_path / "repository"))
+    async with service(tmp_path, f"sqlite:///{tmp_path}/h.db", given) as one:
+        await one.ended("a")
+        store = one.rig.store
+        once = JobPolicy(retry=Backoff(attempts=1))
+        for args in (b"[]", b'{"automation":["a"],"repository":"r"}', b"{}"):
+            job = NewJob(id=str(uuid4()), kind=KIND, lane=LANE, args=args, policy=once)
+            await store.enqueue([job])
+
+        async def dead() -> bool:
+            page = await store.read(JobsQuery(lane=LANE, states=(State.DEAD,)))
+            return len(page.rows) == 3
+
+        await one.until(dead)
+        assert [row["status"] for row in (await one.get())["automations"]] == ["succeeded"]
+        assert (await one.post("/dispatch"))["dispatched"] == 0
+        for path in ("/locks", "/dispatcher/health", "/dispatcher/metrics"):
+            await one.get(path)
+        assert (await one.rig.http.get("/metrics")).status_code == 200
+        dispatcher = one.rig.service.system_services["automations"]
+        found, job = await session_of(store, cast("Dispatcher", dispatcher), "a")
+        assert (found.startswith("cron:a:"), job is not None) == (True, True)

@@ -455,7 +455,8 @@ def document_of(text: bytes | None) -> dict[str, Any]:
 
 
 def _args(job: JobView) -> dict[str, str]:
-    return json.loads(job.args)
+    """Return the arguments that are text: other programs can create sessions with any arguments."""
+    return {name: one for name, one in document_of(job.args).items() if isinstance(one, str)}
 
 
 def _camel(name: str) -> str:
