@@ -119,6 +119,22 @@ async def test_only_a_start_or_another_number_revokes_a_stop(tmp_path: Path):
         assert await opt_outs(notify) == []
 
 
+async def test_stop_stays_with_its_number_when_its_recipient_gets_another(tmp_path: Path):
+    async with notifying(tmp_path, work=False, telephony=TWILIO) as notify:
+        await notify.ada(phone=TO, preferences={"opt_out": ["email"]})
+        await writes(notify, "STOP")
+        await notify.ok("PATCH", "/recipients/ada", {"phone": FROM})
+        assert await opt_outs(notify) == ["email"]
+        await notify.ok("PATCH", "/recipients/ada", {"phone": TO})
+        assert await opt_outs(notify) == ["email", "sms:STOP"]
+        await notify.rig.http.post(
+            "/recipients/import",
+            content=f"id,phone\nada,{FROM}\n",
+            headers={"content-type": "text/csv"},
+        )
+        assert await opt_outs(notify) == ["email"]
+
+
 async def test_stop_applies_to_every_recipient_that_has_or_gets_the_number(tmp_path: Path):
     async with notifying(tmp_path, telephony=TWILIO) as notify:
         # From a number that no recipient has yet.

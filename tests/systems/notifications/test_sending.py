@@ -28,6 +28,7 @@ from headway.systems.notifications.notification import (
     Status,
     body_of,
     known_as,
+    read_args,
 )
 from headway.systems.notifications.records import Recipient, quiet_until
 from headway.systems.notifications.sender import (
@@ -220,6 +221,22 @@ async def test_quiet_hours_delay_everything_but_otps_and_alerts_until_their_end(
         ahead = timedelta(milliseconds=job.due_at - REAL.wall_at())
         assert timedelta(hours=1, minutes=58) < ahead <= timedelta(hours=2)
         assert (job.attempt, len(notify.email.got)) == (0, 2)
+
+
+async def test_notification_that_expires_in_quiet_hours_fails_when_it_expires(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada(preferences={"quiet_hours": quiet_now()})
+        later = await notify.send(expires_at="1h")
+        one = await notify.send(expires_at="1s")
+        assert "expired" in (await notify.becomes(one, "FAILED"))["reason"]
+
+        async def snoozed() -> bool:
+            return (await notify.get(later))["reason"] == "quiet hours"
+
+        await notify.until(snoozed)
+        job = await notify.job(later)
+        assert 0 <= job.due_at - (read_args(job.args).expires_at or 0) < 10_000
+        assert notify.email.got == []
 
 
 async def test_unreachable_directory_postpones_and_never_assumes_consent(

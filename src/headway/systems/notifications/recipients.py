@@ -211,6 +211,15 @@ class Recipients(Records[Recipient, RecipientBody]):
         await super().change(session, record, values, at)
         await session.refresh(record, ["by_address"])
 
+    def _set(self, record: Recipient, values: dict[str, Any], at: int) -> bool:
+        """Set the fields that differ; a STOP stays with its number and does not move to another."""
+        outs = record.preferences.get("opt_out", ())
+        moved = values.get("phone", record.phone) != record.phone
+        if moved and "preferences" not in values and STOPPED in outs:
+            kept = [one for one in outs if one != STOPPED]
+            values = {**values, "preferences": {**record.preferences, "opt_out": kept}}
+        return super()._set(record, values, at)
+
     def view(self, record: Recipient, caller: Caller) -> object:
         """Return the reply for a caller, with the opt-outs of the addresses."""
         shown = cast("RecipientView", super().view(record, caller))

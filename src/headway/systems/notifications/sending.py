@@ -124,7 +124,10 @@ class _Attempt:
         if why_not := self._why_not(recipient, self._channel):
             return await self._passed_over(recipient, why_not)
         if quiet_ms := self._quiet_ms(recipient):
-            return Snooze(after=f"{quiet_ms}ms", reason="quiet hours")
+            if args.expires_at is not None:
+                # It fails when it expires, not only when the quiet hours end.
+                quiet_ms = min(quiet_ms, args.expires_at - self._timing.wall_at())
+            return Snooze(after=f"{max(0, quiet_ms)}ms", reason="quiet hours")
         messages = self._messages(recipient, found.template)
         # Fewer if an operator has given it all its attempts again.
         tries = 1 + (await self._failed_stages()).count(self._channel)
