@@ -9,9 +9,11 @@ import pytest
 from fastapi.routing import APIRoute
 
 from headway.contract.definitions import Role
+from headway.contract.operate import Verb
 from headway.server.access import policy_of
 from headway.server.caller import ROLES, Permission
 from headway.systems.field_service import answering, dispatching, doctor, request_routes
+from headway.systems.jobs import act, ref_of
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import CUSTOMER, HERE, a_field
 from tests.web.rig import signed_in
@@ -127,6 +129,38 @@ async def test_token_of_another_lane_creates_no_service_request(tmp_path: Path):
         problem(reply, 404, "unknown_record")
         async with signed_in(field.rig, Role.ADMIN) as http:
             assert "Eve" not in (await http.get("/ui/field-service")).text
+
+
+async def test_token_of_another_lane_ends_no_offer_and_alerts_no_dispatcher(tmp_path: Path):
+    async with a_field(tmp_path, tokens=True, lines={}) as field:
+        for name in ("ada", "bob"):
+            await field.technician(name)
+        await field.user("cy", "text:+14155550111")
+        sent = (await field.ask())["id"]
+        await field.asks(sent, "ada")
+        token = await field.rig.token(Role.PRODUCER, lanes=["mine"])
+        request = await field.job(sent)
+        for offer in (ref_of(request), ""):
+            args = {"to": "+14155550199", "text": "", "offer": offer, "stands_ms": 1}
+            await field.rig.send(
+                token, kind="ring", lane="mine", args=args, subject=sent, expires="1ms"
+            )
+        eve = {"name": "Eve", "phone": "+14155550199"}
+        args = {"customer": eve, "position": {"lat": 1, "lon": 1}}
+        await field.rig.send(token, kind="offer", lane="mine", args=args, candidates=["-"])
+        (offer,) = await field.jobs("offer", lane="mine")
+        await act(field.store, Verb.KILL, offer.id, author="ops")
+        await act(field.store, Verb.CANCEL, offer.id, author="ops")
+        await field.store.sweep(1_000)
+        await field.settled("ring_ended", 2)
+        await field.settled("offer_ended", 1)
+        await field.asks(sent, "ada")
+        assert await field.jobs("alert_dispatcher") == []
+        # A review of the request, too, leaves calls in other lanes out.
+        assert (await field.say(sent, "decline", "ada")).status_code == 200
+        await field.asks(sent, "bob")
+        reviews = await field.settled("offer_review", 3)
+        assert [one.attempt for one in reviews if one.attempt != 1] == []
 
 
 async def test_why_of_a_request_names_no_job_of_another_lane(tmp_path: Path):

@@ -242,6 +242,23 @@ async def test_each_of_a_batch_has_its_own_outcome_and_is_written_together():
     assert world.link.asked.count(Cql.PUT_HISTORY) == 2
 
 
+async def test_other_jobs_of_the_kind_are_not_written_and_hold_back_no_notification():
+    world = HistoryWorld()
+    process = world.process()
+    ended = await one_that_ended(world)
+    # As a caller of another lane can create, and an operator by `headway retry --args`.
+    others = [
+        world.notification(process, lane="mine"),
+        world.notification(process, args=b"{}"),
+    ]
+    await world.store.enqueue(others)
+    for one in others:
+        await is_cancelled(process, one.id)
+    found = await history._write(process.context, [others[0].id, ended, others[1].id])
+    assert found == ["", WRITTEN, ""]
+    assert world.rows() == [(ended, "SENT")]
+
+
 async def test_few_try_during_a_cassandra_outage_and_each_is_written_afterwards():
     world = HistoryWorld()
     ids = [await one_that_ended(world) for _ in range(20)]

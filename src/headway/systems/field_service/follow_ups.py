@@ -31,8 +31,10 @@ from headway.systems.field_service.request import (
     OFFER,
     PRIORITIES,
     RING,
+    RINGS,
     acceptor,
     is_open,
+    is_request,
     last_run,
     offer_of,
     read_request,
@@ -68,11 +70,16 @@ class FollowUps:
     def __init__(self, context: FieldContext) -> None:
         self._context = context
 
+    async def _request(self, id: str) -> JobView | None:
+        """Return a request's job; None if it is no longer there, or is no request."""
+        found = await self._context.store.read(JobQuery(id=id))
+        return found if found is not None and is_request(found) else None
+
     async def ended(self, me: Job, job: str, state: str, reason: str) -> Snooze | None:
         """Create the alerts or notices that a request's end requires, in one step with its own."""
         # The request may have ended again since: an alert gives the current reason.
         del reason
-        view = await self._context.store.read(JobQuery(id=job))
+        view = await self._request(job)
         if view is None:
             return None
         try:
@@ -139,7 +146,7 @@ class FollowUps:
         """Notify technicians with expired offers, and review the requests that this affects."""
         del state
         context = self._context
-        view = await context.store.read(JobQuery(id=job))
+        view = await self._request(job)
         if view is None:
             return None
         try:
@@ -215,7 +222,7 @@ class FollowUps:
         Args:
             after_run: run whose offer must have ended first; 0 to wait for none.
         """
-        view = await self._context.store.read(JobQuery(id=request))
+        view = await self._request(request)
         if view is None:
             return None
         if after_run and view.run == after_run and is_open(view):
@@ -250,11 +257,13 @@ async def hang_up_others(context: FieldContext, request: JobView) -> bool:
         Whether no call is left. A call that is just being placed can only be hung up later.
     """
     store = context.store
-    query = JobsQuery(subject=request.id, tenant="", kind=RING, states=_LIVE, runs=True)
+    query = JobsQuery(subject=request.id, tenant="", kind=RING, lane=RINGS, states=_LIVE, runs=True)
     page = await store.read(query)
     done = True
     for ring in page.rows:
-        _, run = run_of(offer_of(ring))
+        if not (offer := offer_of(ring)):
+            continue
+        _, run = run_of(offer)
         if not _is_over(request, run) or _ends_by_itself(request, run):
             continue
         if ring.state in QUEUED:

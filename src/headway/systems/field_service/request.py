@@ -14,6 +14,7 @@ import msgspec
 
 from headway.contract.operate import Verb
 from headway.contract.views import JobView, RunView
+from headway.core.check import read_reference
 from headway.core.job import DEFAULT_PRIORITY
 from headway.core.state import State
 from headway.systems.jobs import can_read, find_run
@@ -242,8 +243,14 @@ _decode_args = msgspec.json.Decoder(_Args).decode
 
 
 def offer_of(ring: JobView) -> str:
-    """Return the reference of the offer that a call or message makes, or an empty string."""
-    return _decode_args(ring.args).offer
+    """Return the reference of the offer that a call or message makes, or an empty string.
+
+    Callers of other lanes can create jobs of any kind there, with any offer in their arguments.
+    """
+    if ring.lane != RINGS or not can_read(_decode_args, ring):
+        return ""
+    offer = _decode_args(ring.args).offer
+    return offer if read_reference(offer) is not None else ""
 
 
 def user_of(alert: JobView) -> str:

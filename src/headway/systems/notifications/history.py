@@ -31,6 +31,7 @@ from headway.systems.notifications.notification import (
     WRITTEN,
     Notification,
     Tallied,
+    is_notification,
     notification_of,
 )
 
@@ -86,7 +87,8 @@ async def _write(context: NotifyContext, ids: Sequence[str]) -> Sequence[str]:
     """Write notifications as they are now.
 
     Returns:
-        For each, the outcome to count; empty for a notification that lives again.
+        For each, the outcome to count; empty for a notification that lives again, and for a job
+        that is no notification, although it has the kind.
 
     Raises:
         StoreError: the store or Cassandra failed.
@@ -97,7 +99,7 @@ async def _write(context: NotifyContext, ids: Sequence[str]) -> Sequence[str]:
     query = JobsQuery(ids=tuple(ids), runs=True, trail=True, limit=len(ids))
     jobs = {job.id: job for job in (await context.store.read(query)).rows}
     # A notification that lives again is written at its next end.
-    ended = [job for job in jobs.values() if job.state in FINAL]
+    ended = [job for job in jobs.values() if job.state in FINAL and is_notification(job)]
     rows = [(row_of(job), stamp_of(job)) for job in ended]
     await history.write(rows, now=context.timing.wall_at())
     written = {job.id for job in ended}
