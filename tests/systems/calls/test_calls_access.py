@@ -11,8 +11,13 @@ import pytest
 from fastapi.routing import APIRoute
 
 from headway.contract.definitions import Role
+from headway.contract.operate import Verb
+from headway.contract.views import JobsQuery
+from headway.core.state import State
 from headway.server.access import policy_of
 from headway.server.caller import ROLES, Permission
+from headway.systems.calls.lead import read_args
+from headway.systems.jobs import act
 from tests.server.problems import problem
 from tests.systems.calls.calls_rig import NUMBER, OTHER, PHONE, Calls, calling
 
@@ -177,3 +182,31 @@ async def test_token_of_another_lane_creates_no_lead(tmp_path: Path) -> None:
             assert (await calls.ask("/leads", **asked))["rows"] == []
         assert (await calls.ask("/leads/outcomes"))["leads"] == 0
         problem(await calls.call("GET", f"/leads/{made}"), 404, "unknown_record")
+
+
+async def test_lead_with_anothers_row_is_not_called_and_leaves_the_row_as_it_is(
+    tmp_path: Path,
+) -> None:
+    async with calling(tmp_path, settings=TABLE) as calls:
+        await calls.number()
+        lead = await calls.lead(reseller="globex", next_attempt_at="1d")
+        row = read_args((await calls.job(lead)).args).row
+        table = calls.system.context.table
+        assert table is not None
+        before = await table.table.find([row])
+        token = await calls.rig.token(Role.OPERATOR, tenants=["acme"])
+        args = {"phone": "+14155550199", "tz": "Europe/Berlin", "row": row}
+        mine = {"kind": "lead", "tenant": "acme", "args": args}
+        called = await calls.rig.send(token, lane="calls", **mine)
+        # Nor may one in another lane whose own worker ends it.
+        other = await calls.rig.send(token, lane="mine", **mine)
+        await act(calls.store, Verb.SUCCEED, other, author="ops")
+
+        async def ended() -> bool:
+            query = JobsQuery(lane="calls.after", states=(State.SUCCEEDED,))
+            return len((await calls.store.read(query)).rows) == 2
+
+        await calls.until(ended, "both follow-ups")
+        assert (await calls.job(called)).state is State.DEAD
+        assert calls.calls_to("+14155550199") == []
+        assert await table.table.find([row]) == before

@@ -24,6 +24,7 @@ from headway.systems.calls.lead import (
     FINISHED,
     LANE,
     LEAD,
+    is_lead,
     lead_of,
     read_args,
 )
@@ -51,7 +52,8 @@ async def finish(context: CallsContext, job: str, state: str) -> Next | None:
     args = read_args(view.args)
     if context.table is not None and args.row:
         lead = lead_of(view)
-        await context.table.finished(args.row, str(lead.outcome), State(state), view.reason)
+        outcome = str(lead.outcome)
+        await context.table.finished(args.row, job, outcome, State(state), view.reason)
     return None if args.reporting_webhook_url is None else Next(REPORT)
 
 
@@ -77,9 +79,11 @@ async def report(context: CallsContext, task: Job, job: str, state: str) -> None
 
 
 async def _ended(context: CallsContext, job: str, state: str) -> JobView | None:
-    """Return a lead that ended in this state; None if it was retried since."""
+    """Return a lead that ended in this state; None if it was retried since, or is no lead."""
     view = await context.store.read(JobQuery(id=job))
-    return view if view is not None and str(view.state) == state else None
+    if view is None or not is_lead(view):
+        return None
+    return view if str(view.state) == state else None
 
 
 LEAD_RETRY = Backoff(attempts=100_000, base="5s", cap="5m")

@@ -211,10 +211,15 @@ class SourceTable:
         """Mark a lead's row as running, before the provider gets the first request of the call.
 
         Raises:
-            Dead: the row does not exist, is not ours or is not pending; do not dial.
+            Dead: the row does not exist, is not ours, is another lead's or is not pending; do not
+                dial.
             StoreUnavailable: the table cannot be reached; do not dial.
             StoreError: the store cannot be read; do not dial.
         """
+        if ref.partition(":")[0] != lead_of(row_id):
+            # Callers who can create jobs of any kind can pass them any row.
+            message = f"{NOT_OURS}: the row {row_id} has another lead"
+            raise Dead(message)
         at = self._timing.wall_at()
         if await self.table.mark_running(row_id, ref=ref, number=number, at=at):
             return
@@ -243,12 +248,19 @@ class SourceTable:
         """
         return await self.table.put_back(row_id, ref=ref)
 
-    async def finished(self, row_id: str, outcome: str, state: State, reason: str) -> bool:
+    async def finished(
+        self, row_id: str, lead: str, outcome: str, state: State, reason: str
+    ) -> bool:
         """Write the outcome of a lead to its row; a repetition changes nothing.
+
+        Args:
+            lead: id of the lead, which another lead's row does not have.
 
         Returns:
             Whether the row was changed.
         """
+        if lead != lead_of(row_id):
+            return False
         if state is not State.SUCCEEDED and await self._is_elsewhere(row_id, reason):
             # Another system has the row, or the job was retried: this is not the lead's end.
             return False
