@@ -380,6 +380,11 @@ async def test_late_delivery_is_counted_for_the_channel_that_delivered(tmp_path:
         totals = await notify.context.tally.totals()
         assert totals["outcome", "email:DELIVERED"] == 1
         assert ("outcome", "sms:DELIVERED") not in totals
+        # The later channel still awaits its own delivery.
+        assert (await notify.job(one)).state is State.AWAITING
+        for status, listed in (("DELIVERED", [one]), ("SENT", []), ("QUEUED", [])):
+            rows = (await notify.ok("GET", f"/notifications?status={status}"))["rows"]
+            assert [row["id"] for row in rows] == listed
 
 
 async def _by(notify: NotifyRig, one: str, channel: str) -> bool:

@@ -76,8 +76,9 @@ _WAITING = (State.SCHEDULED, State.WAITING, State.PARKED, State.RUNNING, State.A
 _STATES = {
     Status.QUEUED: _WAITING,
     Status.SENT: (State.AWAITING, State.SUCCEEDED, State.CANCELLED),
-    # A provider's late event can change the status of any ended notification.
-    Status.DELIVERED: tuple(FINAL),
+    # A provider's late event can change the status of any ended notification; a delivery can be of
+    # an earlier channel, while a later one is tried.
+    Status.DELIVERED: tuple(State),
     Status.FAILED: tuple(FINAL),
     Status.SKIPPED: (State.SUCCEEDED,),
     Status.CANCELLED: (State.CANCELLED,),
