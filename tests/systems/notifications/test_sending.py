@@ -857,6 +857,13 @@ async def test_many_slow_devices_are_sent_to_concurrently_and_one_success_decide
         assert ada["devices"] == [each for each in devices if each != "d3"]
 
 
+async def test_device_that_is_listed_twice_gets_one_message(tmp_path: Path):
+    async with notifying(tmp_path) as notify:
+        await notify.ada(devices=["d1", "d2", "d1"])
+        await notify.becomes(await notify.send(channel="push"), "SENT")
+        assert sorted(one.to for one in notify.push.got) == ["d1", "d2"]
+
+
 async def test_expired_one_and_one_without_a_recipient_fail(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()

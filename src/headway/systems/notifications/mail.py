@@ -197,6 +197,11 @@ Source: RFC 4954, section 6.
 _STATUS = re.compile(r"([245]\.[0-9]{1,3}\.[0-9]{1,3})\b", re.ASCII)
 _TOO_FAST = re.compile(r"4\.7\.28|4\.4\.5|4\.3\.2|\brate\b|throttl|too many", re.IGNORECASE)
 """Codes of a busy system, and the wording of servers that give no such code."""
+_MAILBOX = "4.2."
+"""Beginning of the codes about the state of one mailbox.
+
+Source: RFC 3463, section 3.3.
+"""
 _LONGEST = 300
 
 
@@ -344,10 +349,12 @@ def _read(error: SMTPResponseException, *, fatal: bool) -> SendResult:
     reply = f"the server answered {error.code} {text}".rstrip()
     if isinstance(error, SMTPAuthenticationError) or error.code in CREDENTIALS:
         return Unavailable(f"the login was refused: {reply}")
+    found = _STATUS.search(text)
+    status = "" if found is None else found.group()
     if error.code >= 500 and fatal:
-        status = _STATUS.search(text)
-        absent = status is not None and status.group() in NO_SUCH_MAILBOX
+        absent = status in NO_SUCH_MAILBOX
         return Refused(reply, gone=absent and isinstance(error, SMTPRecipientRefused))
-    if error.code < 500 and _TOO_FAST.search(text):
+    # A mailbox that gets too much delays only its own messages.
+    if error.code < 500 and _TOO_FAST.search(text) and not status.startswith(_MAILBOX):
         return Limited(reply, None)
     return Unavailable(reply)

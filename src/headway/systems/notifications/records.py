@@ -125,9 +125,9 @@ def quiet_until(recipient: Recipient, now: int) -> int | None:
 
 
 def addresses(recipient: Recipient, channel: Channel) -> Sequence[str]:
-    """Return a recipient's addresses in a channel: any number of devices, or else at most one."""
+    """Return a recipient's addresses in a channel: its devices, each once, or else at most one."""
     if channel is Channel.PUSH:
-        return tuple(recipient.devices)
+        return tuple(dict.fromkeys(recipient.devices))
     one = cast("str | None", getattr(recipient, _COLUMNS[channel]))
     return () if one is None else (one,)
 

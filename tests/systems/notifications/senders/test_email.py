@@ -172,6 +172,8 @@ async def test_address_with_non_ascii_letters_is_refused_for_them(tmp_path: Path
         ({"RCPT": "450 4.2.0 greylisted"}, Unavailable("")),
         ({"RCPT": "450 4.7.28 slow down"}, Limited("", None)),
         ({"MAIL": "421 4.7.0 rate exceeded"}, Limited("", None)),
+        # About one mailbox, not the channel: as Gmail answers.
+        ({"RCPT": "450 4.2.1 is receiving mail at a rate that prevents more"}, Unavailable("")),
         ({"MAIL": "451 4.3.0 try later"}, Unavailable("")),
         ({"MAIL": "550 5.7.1 not your domain"}, Refused("")),
         ({"MAIL": "530 5.7.0 log in first"}, Unavailable("")),
