@@ -104,6 +104,11 @@ def test_syntax_error_is_reported_with_the_id_and_the_column():
         ('timeout = "1x"', "timeout: "),
         ("enabled = 1", "enabled: it should be true or false, and is 1"),
         ('overlap = "both"', "overlap: it should be 'skip', 'one' or 'all', and is \"both\""),
+        ('env = {"A=B" = "c"}', 'env: the name of a variable is empty or contains "="'),
+        ('env = {"" = "c"}', 'env: the name of a variable is empty or contains "="'),
+        ('env = {A = "\\u0000"}', "env: it contains NUL"),
+        ('command = ["a", "\\u0000"]', "command: it contains NUL"),
+        ('ref = "\\u0000"', "ref: it contains NUL"),
     ],
 )
 def test_error_shows_the_value_and_what_is_allowed(line, said):
@@ -128,6 +133,27 @@ def test_token_is_not_repeated_in_reports():
     entry = 'id = "x"\nrepository = "rsync://ada:TOKEN@h/r"\nschedule = "5m"\ncommand = "a"\n'
     (fault,) = parsed(f"[[automation]]\n{entry}").faults
     assert "TOKEN" not in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("max_concurrent = 10001", "max_concurrent: it should be at most 10000, and is 10001"),
+        ("lock_timeout_hours = inf", "lock_timeout_hours: it should be at most "),
+        ("governor = {max_concurrent = 10001}", "governor: it should be at most 10000"),
+    ],
+)
+def test_limit_that_cannot_be_applied_is_reported_and_affects_no_entry(line, said):
+    config = parsed(f"[dispatcher]\n{line}\n{VALID}")
+    assert (config.dispatcher.max_concurrent, config.dispatcher.lock_timeout_hours) == (3, 4)
+    assert list(config.automations) == ["good"]
+    (fault,) = config.faults
+    assert said in fault.error
+
+
+def test_table_that_is_no_list_of_entries_is_reported_with_how_to_write_it():
+    (fault,) = parsed(VALID.replace("[[automation]]", "[automation]")).faults
+    assert fault.error == "there is no table 'automation'; write [[automation]]"
 
 
 def test_header_inside_a_multiline_text_is_not_one():

@@ -29,6 +29,9 @@ from headway.runtime.settings_table import Span as AnySpan
 from headway.systems.automations.repository import Repository, read_repository
 
 HOUR_MS = UNITS_MS["h"]
+MOST_SESSIONS = 10_000
+"""Highest limit of sessions at once."""
+LONGEST_HOURS = 100 * 365 * 24
 
 _HEADER = re.compile(r"^\s*\[\[\s*automation\s*\]\]\s*(#.*)?$")
 _TABLE = re.compile(r"^\s*\[\s*(?!automation\b)(?!\[)[^\]]*\]\s*(#.*)?$")
@@ -43,6 +46,9 @@ _SECRET = frozenset({"repository", "command", "env", "pass_env", "notifications"
 
 Span = Annotated[AnySpan, Field(ge=1)]
 """Milliseconds, written as a duration."""
+
+
+_Passed = str | list[str] | dict[str, str] | None
 
 
 class _Table(BaseModel):
@@ -81,6 +87,25 @@ class AutomationTable(_Table):
     grace: Span = 10 * UNITS_MS["s"]
     max_output: int = Field(default=10_000_000, ge=1_000)
 
+    @field_validator("command", "env", "ref")
+    @classmethod
+    def _can_be_passed(cls, value: _Passed) -> _Passed:
+        """Refuse texts that no process can get as an argument or a variable.
+
+        Raises:
+            ValueError: a text contains NUL, or the name of a variable is empty or contains "=".
+        """
+        texts = [value] if isinstance(value, str) else list(value or ())
+        if isinstance(value, dict):
+            if any(not name or "=" in name for name in texts):
+                message = 'the name of a variable is empty or contains "="'
+                raise ValueError(message)
+            texts += value.values()
+        if any("\0" in one for one in texts):
+            message = "it contains NUL"
+            raise ValueError(message)
+        return value
+
 
 class NotificationsTable(_Table):
     """`[dispatcher] notifications` as written."""
@@ -118,15 +143,15 @@ class GovernorTable(_Table):
 
     cpu: int | None = Field(default=None, ge=1)
     memory: int | None = Field(default=None, ge=1, le=100)
-    max_concurrent: int = Field(default=1, ge=0)
+    max_concurrent: int = Field(default=1, ge=0, le=MOST_SESSIONS)
 
 
 class DispatcherTable(_Table):
     """`[dispatcher]` as written."""
 
     enabled: bool = True
-    max_concurrent: int = Field(default=3, ge=0)
-    lock_timeout_hours: float = Field(default=4, gt=0, strict=False)
+    max_concurrent: int = Field(default=3, ge=0, le=MOST_SESSIONS)
+    lock_timeout_hours: float = Field(default=4, gt=0, le=LONGEST_HOURS, strict=False)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     notifications: NotificationsTable = NotificationsTable()
     governor: GovernorTable = GovernorTable()
@@ -329,6 +354,8 @@ def _head(table: dict[str, Any], chunk: _Chunk) -> dict[str, Any]:
     strange = sorted(table.keys() - {"dispatcher"})
     if strange:
         hint = did_you_mean(strange[0], ("dispatcher", "automation"), "see the reference")
+        if strange[0] == "automation":
+            hint = "write [[automation]]"
         raise _Invalid(chunk.line_of(strange[0]), f"there is no table {strange[0]!r}; {hint}")
     keys = table.get("dispatcher", {})
     if not isinstance(keys, dict):

@@ -16,7 +16,7 @@ from headway.core.errors import InvalidValue, StoreError, UnknownJob
 from headway.core.state import State
 from headway.core.timetable.plan import make_plan, next_fire
 from headway.core.timetable.schedule import format_schedule
-from headway.systems.automations.config import Automation
+from headway.systems.automations.config import MOST_SESSIONS, Automation
 from headway.systems.automations.dispatcher import (
     KIND,
     LANE,
@@ -34,9 +34,6 @@ from headway.systems.jobs import act
 
 _DUE = tuple(state for state in State if state not in {State.SCHEDULED, State.CANCELLED})
 """States of jobs that have fallen due; excludes those of fires created ahead of time."""
-
-MOST_SESSIONS = 10_000
-"""Highest limit that can be set."""
 
 HealthStatus = Literal["healthy", "degraded", "unhealthy"]
 

@@ -13,10 +13,10 @@ from headway.server.bodies.base import Body, Name, QueryModel
 from headway.server.caller import Caller, Permission, whole_lanes
 from headway.server.replies import answer, reply, reply_model
 from headway.server.routing import TheService, router, system_service
+from headway.systems.automations.config import MOST_SESSIONS
 from headway.systems.automations.dispatcher import LANE, NAME, Dispatcher
 from headway.systems.automations.notices import Notice
 from headway.systems.automations.reports import (
-    MOST_SESSIONS,
     HealthStatus,
     Lock,
     concurrency,
