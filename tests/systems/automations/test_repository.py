@@ -43,7 +43,8 @@ def written(draw: st.DrawFn, host: str, path: list[str]) -> str:
     if draw(st.booleans()):
         user = draw(st.sampled_from(("", "git@", "ada@", "ada@corp@")))
         begin = draw(st.sampled_from(("", "/", "~/")))
-        place = draw(st.sampled_from((spelt, f"[{spelt}]", f"[{spelt}:2222]")))
+        inside = draw(st.sampled_from(("", "git@", "ada@corp@")))
+        place = draw(st.sampled_from((spelt, f"[{inside}{spelt}]", f"[{inside}{spelt}:2222]")))
         return f"{user}{place}:{begin}{inner}"
     secret = quote(draw(tokens), safe="")
     user = draw(st.sampled_from(("", "git@", f"{secret}@", f"ada:{secret}@", f"{secret}:x@")))
@@ -100,6 +101,8 @@ def test_any_text_has_a_key_that_is_a_name_or_is_refused(text: str) -> None:
         ("https://x-access-token:abc12345@github.com/user/repo/", "github.com/user/repo"),
         ("ssh://git@[::1]:2222/user/repo.git", "[::1]/user/repo"),
         ("git@[::1]:user/repo", "[::1]/user/repo"),
+        ("[git@github.com:22]:user/repo", "github.com/user/repo"),
+        ("[git@::1]:user/repo", "[::1]/user/repo"),
         ("https://bücher.example/a/b", "xn--bcher-kva.example/a/b"),
         ("https://github.com/user/a%20b", "github.com/user/a b"),
         ("https://host/a/../b/c", "host/b/c"),

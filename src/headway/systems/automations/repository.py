@@ -71,7 +71,9 @@ def read_repository(url: str, *, folder: Path) -> Repository:
         match = None if _is_path(text) else _SCP.fullmatch(text)
         if match is None:
             return _local(text, folder)
-        return _remote(text, match["user"], _scp_host(match["host"]), match["path"])
+        inside, host = _scp_host(match["host"])
+        user = "@".join(filter(None, (match["user"], inside)))
+        return _remote(text, user, host, match["path"])
     name = scheme[1].lower()
     if name == "file":
         # Git ignores the host of a file URL.
@@ -95,14 +97,15 @@ def _is_path(text: str) -> bool:
     return colon < 0 or (0 <= slash < colon)
 
 
-def _scp_host(text: str) -> str:
+def _scp_host(text: str) -> tuple[str, str]:
+    """Return the user within the brackets, which may be empty, and the host."""
     if not text.startswith("["):
-        return text
-    inner = text[1 : text.index("]")]
+        return "", text
+    user, _, inner = text[1 : text.index("]")].rpartition("@")
     # `[::1]` is an address, `[host:22]` a host and its port.
     with suppress(ValueError):
-        return str(ip_address(inner))
-    return inner.partition(":")[0]
+        return user, str(ip_address(inner))
+    return user, inner.partition(":")[0]
 
 
 def _local(path: str, folder: Path) -> Repository:
