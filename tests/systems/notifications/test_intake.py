@@ -68,18 +68,16 @@ async def test_spread_notification_does_not_expire_by_being_spread(tmp_path: Pat
     async with notifying(tmp_path, work=False, jitter="1h") as notify:
         await notify.ada()
         spread: set[int] = set()
-        for scheduled_at in ("1m", "20m"):
-            for _ in range(20):
-                more = {"scheduled_at": scheduled_at, "expires_at": "10m"}
-                job = await notify.job(await notify.send(priority="low", **more))
-                at = job.created_at + (60_000 if scheduled_at == "1m" else 1_200_000)
-                spread.add(job.due_at - at)
-                assert job.expires_at is not None
-                if scheduled_at == "1m":
-                    assert job.due_at <= (at + job.expires_at) // 2
-                else:
-                    assert job.due_at <= at
+        for _ in range(20):
+            more = {"scheduled_at": "1m", "expires_at": "10m"}
+            job = await notify.job(await notify.send(priority="low", **more))
+            at = job.created_at + 60_000
+            spread.add(job.due_at - at)
+            assert job.expires_at is not None
+            assert job.due_at <= (at + job.expires_at) // 2
         assert len(spread) > 1
+        past = await notify.job(await notify.send(priority="low", expires_at="2001-01-01T00:00Z"))
+        assert past.due_at <= past.created_at
 
 
 @pytest.mark.parametrize(
@@ -98,6 +96,8 @@ async def test_spread_notification_does_not_expire_by_being_spread(tmp_path: Pat
         ({"priority": "urgent"}, "priority"),
         ({"scheduled_at": "tomorrow"}, "scheduled_at"),
         ({"scheduled_at": 1_900_000_000}, "milliseconds"),
+        ({"scheduled_at": LATER, "expires_at": LATER}, "not before `expires_at`"),
+        ({"scheduled_at": "20m", "expires_at": "10m"}, "not before `expires_at`"),
         ({"category": "A b"}, "category"),
         ({"dedupe": "k"}, "dedupe"),
     ],

@@ -79,7 +79,8 @@ class NotificationBody(Body):
         default=None, description="When to send it. By default, or if in the past, now."
     )
     expires_at: WhenNotSeconds | None = Field(
-        default=None, description="When it expires; after that, it is no longer sent."
+        default=None,
+        description="When it expires, later than `scheduled_at`; after that, it is no longer sent.",
     )
     priority: Priority = Field(
         default=Priority.NORMAL, strict=False, description="Priority: high, normal or low."
@@ -255,10 +256,10 @@ def _job(context: NotifyContext, body: NotificationBody, id_: str, now: int) -> 
 
 
 async def _check(context: NotifyContext, bodies: Sequence[NotificationBody]) -> None:
-    """Validate that all recipients, templates and channels exist.
+    """Validate that all recipients, templates and channels exist, and that none expires too early.
 
     Raises:
-        InvalidValue: one does not; `item` has the index of its body.
+        InvalidValue: one does not, or does; `item` has the index of its body.
     """
     async with context.directory.read() as session:
         recipients = {body.recipient for body in bodies}
@@ -297,6 +298,11 @@ def _fault(context: NotifyContext, body: NotificationBody, known: set[str]) -> I
         if body.template is not None and not any(one in known for one in names):
             message = f"there is no template {body.template!r} with text for {channel}"
             return InvalidValue(message, hint="GET /message-templates lists them")
+    if body.scheduled_at is not None and body.expires_at is not None:
+        now = context.timing.wall_at()
+        if body.scheduled_at.resolved(now) >= body.expires_at.resolved(now):
+            message = "`scheduled_at` is not before `expires_at`: it would expire before it is sent"
+            return InvalidValue(message, hint="pass a later `expires_at`")
     return None
 
 
