@@ -169,6 +169,30 @@ def implicit_hold(gate: str) -> Hold:
     return "run" if gate.startswith("lane:") else "settled"
 
 
+class TemplateIndex:
+    """Declared gates by the beginning of their names, to find those that a resolved name may have.
+
+    A name that has neither arguments nor members is found by itself, so it is not in the index.
+    """
+
+    def __init__(self, templates: Mapping[str, TemplateRow]) -> None:
+        self._templates = templates
+        self._by_beginning: dict[str, list[str]] = {}
+        for name, row in templates.items():
+            beginning, brace, _ = name.partition("{")
+            if brace or row.current.members:
+                self._by_beginning.setdefault(beginning, []).append(name)
+        # Few, however many gates are declared: most names are as long as others.
+        self._lengths = {len(one) for one in self._by_beginning}
+
+    def near(self, gate: str) -> Mapping[str, TemplateRow]:
+        """Return all declared gates that `place_of` could find for a name, and few others."""
+        names = [gate] if gate in self._templates else []
+        for length in self._lengths:
+            names += self._by_beginning.get(gate[:length], ())
+        return {name: self._templates[name] for name in names}
+
+
 def place_of(templates: Mapping[str, TemplateRow], gate: str) -> DeclaredGate:
     """Return the declared gate and the pool that a resolved name belongs to.
 

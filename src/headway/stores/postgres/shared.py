@@ -12,7 +12,7 @@ from typing import NamedTuple
 from headway.core.errors import UnknownGate
 from headway.core.gates.spec import GateSpec
 from headway.stores.ledger.fingerprint import FingerprintWatch
-from headway.stores.ledger.gaterows import GateRow, TemplateRow, place_of
+from headway.stores.ledger.gaterows import GateRow, TemplateIndex, TemplateRow, place_of
 from headway.stores.ledger.lane_claim import heads_of_each
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.postgres.link import BoundStatement
@@ -71,10 +71,11 @@ class CachedTemplates(NamedTuple):
     @classmethod
     def of_rows(cls, version: int, rows: Mapping[str, TemplateRow]) -> CachedTemplates:
         """Return the declared gates, with a cache for `spec`."""
-        return cls(version, rows, lru_cache(MOST_SPECS)(partial(_spec_of, rows)))
+        return cls(version, rows, lru_cache(MOST_SPECS)(partial(_spec_of, TemplateIndex(rows))))
 
 
-def _spec_of(rows: Mapping[str, TemplateRow], gate: str) -> GateSpec | None:
+def _spec_of(index: TemplateIndex, gate: str) -> GateSpec | None:
+    rows = index.near(gate)
     try:
         place = place_of(rows, gate)
     except UnknownGate:
