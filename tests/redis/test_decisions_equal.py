@@ -19,7 +19,7 @@ from headway.core.gates.view import MemberView
 from headway.core.job import DEFAULT_POLICY, FollowUp, body_hash, derived_id, ids_after
 from headway.core.retry import JITTERS, RetryPolicy
 from headway.core.state import State
-from headway.stores.ledger.gaterows import TemplateRow, place_of
+from headway.stores.ledger.gaterows import GateTemplates, TemplateRow
 from headway.stores.ledger.insert import follow_up, reconcile_job
 from headway.stores.ledger.rows import JobRow
 from tests.redis.claim_cases import DECIDE, World, decided, world
@@ -257,7 +257,7 @@ def test_name_belongs_to_the_same_declared_gate(
     specs += [
         GateSpec(name=one, kind=GateKind.POOL, shared=False, members=members) for one in pools
     ]
-    rows = {spec.name: TemplateRow(spec=spec) for spec in specs}
+    rows = GateTemplates((spec.name, TemplateRow(spec=spec)) for spec in specs)
     told = {
         spec.name: {"spec": {"kind": str(spec.kind), "members": spec.members}} for spec in specs
     }
@@ -266,7 +266,7 @@ def test_name_belongs_to_the_same_declared_gate(
     return done and { place.template, place.pool } or place.refused.error
     """
     try:
-        expected: object = list(place_of(rows, name))
+        expected: object = list(rows.place_of(name))
     except Exception as error:  # noqa: BLE001  (names of errors are compared)
         expected = type(error).__name__
     assert lua.run(text, [told, name]) == expected

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from headway.contract.definitions import TokenSpec
 from headway.core.flow import Head, Order
 from headway.core.gates.view import Reservation
 from headway.core.state import State
-from headway.stores.ledger.gaterows import GateRow, TemplateRow
+from headway.stores.ledger.gaterows import GateRow, GateTemplates, TemplateRow
 from headway.stores.ledger.packing import (
     decode_cascade,
     decode_entry,
@@ -201,16 +200,17 @@ def read_gate(kept: tuple[Any, ...]) -> GateRow:
     return GateRow(*values)
 
 
-def read_templates(kept: Iterable[tuple[Any, ...]]) -> Mapping[str, TemplateRow]:
-    """Read declared gates from rows of name, spec and override; return them by name, read-only."""
-    return MappingProxyType(
-        {
-            name: TemplateRow(
+def read_templates(kept: Iterable[tuple[Any, ...]]) -> GateTemplates:
+    """Read declared gates from rows of name, spec and override."""
+    return GateTemplates(
+        (
+            name,
+            TemplateRow(
                 spec=decode_gate_spec(spec),
                 override=decode_gate_spec(override) if override is not None else None,
-            )
-            for name, spec, override in kept
-        }
+            ),
+        )
+        for name, spec, override in kept
     )
 
 

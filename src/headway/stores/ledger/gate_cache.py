@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from headway.core.cascade import in_turn
 from headway.core.errors import InvariantBroken
@@ -19,14 +19,13 @@ from headway.stores.ledger.gaterows import (
     MOST_LANES,
     DeclaredGate,
     GateRow,
+    GateTemplates,
     ReturnedPermits,
     TemplateRow,
     is_closed,
     may_share_name,
-    place_of,
     refuse_members_name,
     refuse_others_name,
-    rivals_of,
 )
 from headway.stores.ledger.ledger import Ledger, ReadAhead
 from headway.stores.ledger.rows import FlowKey
@@ -48,14 +47,13 @@ class GateCache(GateRows):
     views: dict[str, GateView]
     dirty: set[str]
 
-    def __init__(self, ledger: Ledger, templates: Mapping[str, TemplateRow] | None = None) -> None:
+    def __init__(self, ledger: Ledger, templates: GateTemplates | None = None) -> None:
         self.ledger = ledger
         self.templates = ledger.gates.templates() if templates is None else templates
         self.rows: dict[str, GateRow | None] = {}
         self.views = {}
         self.dirty = set()
         self.concurrencies: dict[str, int | None] = {}
-        self.rivals: dict[str, list[TemplateRow]] = {}
 
     # Rows
 
@@ -69,13 +67,8 @@ class GateCache(GateRows):
 
     def refuse_others_name(self, use: GateUse) -> None:
         """See `gaterows.refuse_others_name`, among all declared gates."""
-        refuse_others_name(self._rivals_of(use.template), use, self.templates[use.template].current)
-
-    def _rivals_of(self, template: str) -> list[TemplateRow]:
-        rivals = self.rivals.get(template)
-        if rivals is None:
-            rivals = self.rivals[template] = rivals_of(self.templates, template)
-        return rivals
+        rivals, own = self.templates.rivals_of(use.template), self.templates[use.template].current
+        refuse_others_name(rivals, use, own)
 
     def may_share_name(self, use: GateUse, gates: Sequence[GateUse]) -> bool:
         """Return whether a candidate may give a gate the name of another gate, or of its job's.
@@ -84,7 +77,7 @@ class GateCache(GateRows):
             gates: of the job, this one among them.
         """
         others = [one.name for one in gates if one is not use]
-        return bool(self._rivals_of(use.template)) or any(
+        return bool(self.templates.rivals_of(use.template)) or any(
             may_share_name(use.name, other) for other in (*others, "all", *IMPLICIT)
         )
 
@@ -94,7 +87,7 @@ class GateCache(GateRows):
         Raises:
             UnknownGate: the gate is not declared.
         """
-        return place_of(self.templates, gate)
+        return self.templates.place_of(gate)
 
     def prefetch(self, names: Iterable[str]) -> None:
         """Load several gates at once; that a gate has no row is cached too."""

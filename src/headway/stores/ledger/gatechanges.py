@@ -15,6 +15,7 @@ from headway.stores.ledger.feeding import feed_gate, refit
 from headway.stores.ledger.gate_cache import extend
 from headway.stores.ledger.gatekinds import rules_of
 from headway.stores.ledger.gaterows import (
+    GateTemplates,
     PermitRow,
     TemplateRow,
     implicit_hold,
@@ -49,7 +50,7 @@ def declare_gate(step: Step, spec: GateSpec) -> bool:
 def save_template(step: Step, row: TemplateRow) -> None:
     """Write a declared gate, and apply it to all its instances."""
     step.ledger.gates.save_template(row)
-    step.cache.templates = {**step.cache.templates, row.spec.name: row}
+    step.cache.templates = GateTemplates({**step.cache.templates, row.spec.name: row})
     step.cache.views.clear()
     name = row.spec.name
     if row.spec.hours is not None:

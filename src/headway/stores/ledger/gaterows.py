@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -169,55 +169,77 @@ def implicit_hold(gate: str) -> Hold:
     return "run" if gate.startswith("lane:") else "settled"
 
 
-class TemplateIndex:
-    """Declared gates by the beginning of their names, to find those that a resolved name may have.
+class GateTemplates(dict[str, TemplateRow]):
+    """The declared gates by name. It is never changed: a definition makes another one.
 
-    A name that has neither arguments nor members is found by itself, so it is not in the index.
+    What follows from all of them is computed once, as there may be hundreds and any step needs it.
     """
 
-    def __init__(self, templates: Mapping[str, TemplateRow]) -> None:
-        self._templates = templates
-        self._by_beginning: dict[str, list[str]] = {}
-        for name, row in templates.items():
+    @cached_property
+    def _by_beginning(self) -> Mapping[str, Sequence[str]]:
+        """Those that names may have other than their own, by how their names begin."""
+        found: dict[str, list[str]] = {}
+        for name, row in self.items():
             beginning, brace, _ = name.partition("{")
             if brace or row.current.members:
-                self._by_beginning.setdefault(beginning, []).append(name)
-        # Few, however many gates are declared: most names are as long as others.
-        self._lengths = {len(one) for one in self._by_beginning}
+                found.setdefault(beginning, []).append(name)
+        return found
 
-    def near(self, gate: str) -> Mapping[str, TemplateRow]:
-        """Return all declared gates that `place_of` could find for a name, and few others."""
-        names = [gate] if gate in self._templates else []
-        for length in self._lengths:
-            names += self._by_beginning.get(gate[:length], ())
-        return {name: self._templates[name] for name in names}
+    @cached_property
+    def _lengths(self) -> Collection[int]:
+        """The lengths of these beginnings: few, because most are as long as others."""
+        return {len(one) for one in self._by_beginning}
 
+    @cached_property
+    def _rivals(self) -> dict[str, list[TemplateRow]]:
+        return {}
 
-def place_of(templates: Mapping[str, TemplateRow], gate: str) -> DeclaredGate:
-    """Return the declared gate and the pool that a resolved name belongs to.
+    def place_of(self, gate: str) -> DeclaredGate:
+        """Return the declared gate and the pool that a resolved name belongs to.
 
-    Args:
-        gate: resolved, or the name of a pool's member (`pool/member`).
+        Args:
+            gate: resolved, or the name of a pool's member (`pool/member`).
 
-    Returns:
-        The place. If several templates match, the one with the most fixed characters wins.
+        Returns:
+            The place. If several templates match, the one with the most fixed characters wins.
 
-    Raises:
-        UnknownGate: the gate is not declared.
-    """
-    if is_implicit(gate):
-        return DeclaredGate("", "")
-    if gate in templates:
-        return DeclaredGate(gate, "")
-    found: list[tuple[int, DeclaredGate]] = []
-    for name, row in templates.items():
-        found += _as_member(name, row.current, gate)
-        if _matches(name, gate):
-            found.append((_fixed(name), DeclaredGate(name, "")))
-    if not found:
-        message = f"the gate {gate!r} is not declared"
-        raise UnknownGate(message, hint="`headway gates` lists the declared gates")
-    return max(found)[1]
+        Raises:
+            UnknownGate: the gate is not declared.
+        """
+        if is_implicit(gate):
+            return DeclaredGate("", "")
+        if gate in self:
+            return DeclaredGate(gate, "")
+        found: list[tuple[int, DeclaredGate]] = []
+        for name in self.near(gate):
+            found += _as_member(name, self[name].current, gate)
+            if _matches(name, gate):
+                found.append((_fixed(name), DeclaredGate(name, "")))
+        if not found:
+            message = f"the gate {gate!r} is not declared"
+            raise UnknownGate(message, hint="`headway gates` lists the declared gates")
+        return max(found)[1]
+
+    def near(self, gate: str) -> Sequence[str]:
+        """Return the declared gates with arguments or members whose names begin as this one."""
+        beginnings = {gate[:length] for length in self._lengths}
+        return [name for one in beginnings for name in self._by_beginning.get(one, ())]
+
+    def rivals_of(self, template: str) -> list[TemplateRow]:
+        """Return the gates with which a declared gate may share a name although they count apart.
+
+        They are few, whatever is declared, because most names begin with a word of their own.
+        """
+        known = self._rivals.get(template)
+        if known is None:
+            own = _counts_as(self[template].current)
+            known = self._rivals[template] = [
+                row
+                for name, row in self.items()
+                if (row.current.members or _counts_as(row.current) != own)
+                and may_share_name(name, template)
+            ]
+        return known
 
 
 def _as_member(template: str, spec: GateSpec, gate: str) -> list[tuple[int, DeclaredGate]]:
@@ -249,20 +271,6 @@ def refuse_members_name(templates: Mapping[str, TemplateRow], spec: GateSpec) ->
             _refuse_member(pool, gate)
 
 
-def rivals_of(templates: Mapping[str, TemplateRow], template: str) -> list[TemplateRow]:
-    """Return the gates with which a declared gate may share a name although they count apart.
-
-    They are few, whatever is declared, because most names begin with a word of their own.
-    """
-    own = _counts_as(templates[template].current)
-    return [
-        row
-        for name, row in templates.items()
-        if (row.current.members or _counts_as(row.current) != own)
-        and may_share_name(name, template)
-    ]
-
-
 def may_share_name(template: str, other: str) -> bool:
     """Return whether two templates may resolve to one name, as far as their beginnings show."""
     start, begin = template.partition("{")[0], other.partition("{")[0]
@@ -276,7 +284,7 @@ def refuse_others_name(rivals: Iterable[TemplateRow], use: GateUse, own: GateSpe
     their starts.
 
     Args:
-        rivals: of its template; see `rivals_of`.
+        rivals: of its template; see `GateTemplates.rivals_of`.
         own: of its template.
 
     Raises:

@@ -6,7 +6,7 @@ inserts follow-ups, and feeds, in that order.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from headway.contract.outcomes import Closing
 from headway.core.cascade import CANDIDATE
@@ -16,9 +16,9 @@ from headway.stores.ledger.feeding import feed_flow, feed_gate
 from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.gaterows import (
     FOREVER,
+    GateTemplates,
     PermitRow,
     ReturnedPermits,
-    TemplateRow,
     amounts_of,
 )
 from headway.stores.ledger.insert import follow_up, insert_new, kept_for
@@ -50,7 +50,7 @@ class Step:
     runs: list[RunRow]
     follow: list[NewJob]
 
-    def __init__(self, ledger: Ledger, templates: Mapping[str, TemplateRow] | None = None) -> None:
+    def __init__(self, ledger: Ledger, templates: GateTemplates | None = None) -> None:
         self.ledger = ledger
         self.cache = GateCache(ledger, templates)
         self.rows = {}

@@ -14,6 +14,7 @@ from headway.core.job import JobPolicy
 from headway.core.state import State
 from headway.stores.ledger.gaterows import (
     GateRow,
+    GateTemplates,
     Holders,
     PermitRow,
     ReturnedPermits,
@@ -244,7 +245,7 @@ class JobTable(Protocol):
 class GateTable(Protocol):
     """Declared gates, and the instances that have state."""
 
-    def templates(self) -> Mapping[str, TemplateRow]:
+    def templates(self) -> GateTemplates:
         """Return all declared gates by name; they must not be changed in place."""
         ...
 

@@ -9,6 +9,7 @@ from sortedcontainers import SortedDict
 
 from headway.stores.ledger.gaterows import (
     GateRow,
+    GateTemplates,
     Holders,
     PermitRow,
     ReturnedPermits,
@@ -25,15 +26,17 @@ class MemoryGates:
     def __init__(self, time: StepTime, journal: Journal) -> None:
         self._time = time
         self._journal = journal
-        self._templates: dict[str, TemplateRow] = {}
+        self._templates = GateTemplates()
         self._rows: SortedDict[str, GateRow] = SortedDict()
         self._timers: SortedDict[tuple[int, str], None] = SortedDict()
 
-    def templates(self) -> Mapping[str, TemplateRow]:
+    def templates(self) -> GateTemplates:
         return self._templates
 
     def save_template(self, row: TemplateRow) -> None:
-        self._journal.put(self._templates, row.spec.name, row)
+        before = self._templates
+        self._templates = GateTemplates({**before, row.spec.name: row})
+        self._journal.note(lambda: setattr(self, "_templates", before))
 
     def load(self, names: Iterable[str]) -> dict[str, GateRow]:
         rows = self._rows

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from headway.core.errors import UnknownGate
 from headway.core.gates.spec import GateSpec
 from headway.stores.ledger.fingerprint import FingerprintWatch
-from headway.stores.ledger.gaterows import GateRow, TemplateIndex, TemplateRow, place_of
+from headway.stores.ledger.gaterows import GateRow, GateTemplates
 from headway.stores.ledger.lane_claim import heads_of_each
 from headway.stores.ledger.rows import LaneRow
 from headway.stores.postgres.link import BoundStatement
@@ -65,19 +65,18 @@ class CachedTemplates(NamedTuple):
     """
 
     version: int
-    rows: Mapping[str, TemplateRow]
+    rows: GateTemplates
     spec: Callable[[str], GateSpec | None]
 
     @classmethod
-    def of_rows(cls, version: int, rows: Mapping[str, TemplateRow]) -> CachedTemplates:
+    def of_rows(cls, version: int, rows: GateTemplates) -> CachedTemplates:
         """Return the declared gates, with a cache for `spec`."""
-        return cls(version, rows, lru_cache(MOST_SPECS)(partial(_spec_of, TemplateIndex(rows))))
+        return cls(version, rows, lru_cache(MOST_SPECS)(partial(_spec_of, rows)))
 
 
-def _spec_of(index: TemplateIndex, gate: str) -> GateSpec | None:
-    rows = index.near(gate)
+def _spec_of(rows: GateTemplates, gate: str) -> GateSpec | None:
     try:
-        place = place_of(rows, gate)
+        place = rows.place_of(gate)
     except UnknownGate:
         return None
     # A member of a pool is read with its pool; an implicit gate is not declared.

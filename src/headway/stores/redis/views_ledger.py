@@ -19,7 +19,7 @@ from headway.core.flow import Head, Order
 from headway.core.gates.spec import GateUse
 from headway.core.job import JobPolicy
 from headway.core.state import State
-from headway.stores.ledger.gaterows import GateRow, Holders, PermitRow, TemplateRow
+from headway.stores.ledger.gaterows import GateRow, GateTemplates, Holders, PermitRow, TemplateRow
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.packing import StoredEntry, entry_spec
 from headway.stores.ledger.rows import (
@@ -244,12 +244,12 @@ class _Gates:
             _row(TemplateRow, one, override=one.get("override") or None)
             for one in listed(reply, "templates")
         )
-        self._templates = {row.spec.name: row for row in found}
+        self._templates = GateTemplates((row.spec.name, row) for row in found)
         self._rows = {name: _gate_row(one) for name, one in listed(reply, "gates") if one}
         self._seen = {name for name, _ in listed(reply, "gates")}
         self._page = [self._rows[name] for name in listed(reply, "gate_page")]
 
-    def templates(self) -> Mapping[str, TemplateRow]:
+    def templates(self) -> GateTemplates:
         return self._templates
 
     def load(self, names: Iterable[str]) -> dict[str, GateRow]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from headway.contract.store import Clock
 from headway.core.errors import SchemaMismatch
 from headway.core.job import JobPolicy
 from headway.stores.ledger.fingerprint import FingerprintWatch, StoreFingerprint
-from headway.stores.ledger.gaterows import TemplateRow
+from headway.stores.ledger.gaterows import GateTemplates
 from headway.stores.ledger.packing import (
     decode_flow,
     decode_policy,
@@ -48,7 +47,7 @@ class SessionCache:
     """Cached values that are read again after another connection's write."""
 
     lanes: dict[str, LaneRow | None] = field(default_factory=dict[str, "LaneRow | None"])
-    templates: Mapping[str, TemplateRow] | None = None
+    templates: GateTemplates | None = None
     definitions: int = -1
 
 

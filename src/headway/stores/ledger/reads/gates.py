@@ -17,8 +17,6 @@ from headway.stores.ledger.gaterows import (
     NO_HOLDERS,
     GateRow,
     PermitRow,
-    TemplateIndex,
-    place_of,
 )
 from headway.stores.ledger.ledger import Ledger
 
@@ -65,7 +63,6 @@ class _Gates:
 
     def __init__(self, cache: GateCache, names: Sequence[str]) -> None:
         self.cache = cache
-        self._index = TemplateIndex(cache.templates)
         lanes = [one.removeprefix("lane:") for one in names if one.startswith("lane:")]
         every = list(dict.fromkeys(one for name in names for one in (name, *self._members(name))))
         cache.prefetch(every)
@@ -76,7 +73,7 @@ class _Gates:
     def _members(self, name: str) -> Iterable[str]:
         """Return the gates of a pool's members."""
         try:
-            place = None if is_implicit(name) else place_of(self._index.near(name), name)
+            place = None if is_implicit(name) else self.cache.templates.place_of(name)
         except UnknownGate:
             return
         if place is not None and not place.pool:
@@ -93,7 +90,7 @@ class _Gates:
             spec = cache.templates[row.template].current
             return self._member(name, row, spec, row.pool)
         try:
-            place = place_of(self._index.near(name), name)
+            place = cache.templates.place_of(name)
         except UnknownGate:
             return self._implicit(name, row)
         declared = cache.templates[place.template]

@@ -9,6 +9,7 @@ import msgspec
 from headway.stores.ledger.columns import GATE, encode_gate_rest, read_gate, read_templates
 from headway.stores.ledger.gaterows import (
     GateRow,
+    GateTemplates,
     Holders,
     PermitRow,
     ReturnedPermits,
@@ -101,7 +102,7 @@ _SHORT_HORIZONS = Select(
 class PostgresGates(SqlTable[Session]):
     """See `GateTable`."""
 
-    def templates(self) -> Mapping[str, TemplateRow]:
+    def templates(self) -> GateTemplates:
         session = self._session
         version, known = session.number(DEFINITIONS), session.shared.templates
         if known is not None and known.version == version and not session.defined:

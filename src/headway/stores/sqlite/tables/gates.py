@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from headway.stores.ledger.columns import GATE, encode_gate_rest, read_gate, read_templates
 from headway.stores.ledger.gaterows import (
     GateRow,
+    GateTemplates,
     Holders,
     PermitRow,
     ReturnedPermits,
@@ -47,7 +48,7 @@ _Kept = tuple[str, str, str, int, int | None, int | None, bytes | None]
 class SqliteGates(SqliteTable):
     """See `GateTable`."""
 
-    def templates(self) -> Mapping[str, TemplateRow]:
+    def templates(self) -> GateTemplates:
         memory, definitions = self._session.memory, self._session.numbers[DEFINITIONS]
         if memory.templates is None or memory.definitions != definitions:
             memory.templates = read_templates(self._db.execute(_TEMPLATES))
