@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from headway.contract.store import Store
 from headway.contract.views import EntryView, JobsQuery, JobView
 from headway.core.job import fire_id
 from headway.core.state import FINAL, State
 from headway.core.timetable.fires import DROPPED, REVISIONS, latest_fires, next_fires
-from headway.server.finding import MOST_ROWS
+from headway.server.finding import MOST_ROWS, jobs_by_id
 
 RECENT = 5
 """Number of past fires of an entry whose jobs are looked up by their ids."""
@@ -31,7 +31,7 @@ async def last_fires(store: Store, entries: Iterable[EntryView], now: int) -> di
     ]
     ids = [id_ for entry, moments in recent for id_ in fire_ids(entry, moments)]
     found: dict[str, int] = {}
-    _note_fires(found, await _jobs(store, ids))
+    _note_fires(found, [job async for job in jobs_by_id(store, ids)])
     # Entries whose schedule has changed, or whose last fires were folded.
     left = {(one.spec.job.lane, one.spec.job.kind) for one in fired if one.spec.name not in found}
     started = tuple(state for state in State if state not in NOT_FIRED)
@@ -63,7 +63,8 @@ async def coming_fires(
                 one, (at for at in moments[name] if at <= (one.ahead_until or 0)), REVISIONS
             )
         ]
-        gone = {(job.entry, job.fired_at) for job in await _jobs(store, ids) if _is_over(job)}
+        fires = jobs_by_id(store, ids)
+        gone = {(one.entry, one.fired_at) async for one in fires if _is_over(one)}
         for name in [*left]:
             found[name] += [at for at in moments[name] if (name, at) not in gone]
             if not moments[name] or len(found[name]) >= n:
@@ -76,15 +77,6 @@ async def coming_fires(
 def _is_over(fire: JobView) -> bool:
     """Return whether a fire has run or was cancelled, and not because its entry was changed."""
     return bool(fire.run) or (fire.state in FINAL and fire.reason != DROPPED)
-
-
-async def _jobs(store: Store, ids: Sequence[str]) -> list[JobView]:
-    """Return the jobs with these ids that exist."""
-    found: list[JobView] = []
-    for first in range(0, len(ids), MOST_ROWS):
-        query = JobsQuery(ids=tuple(ids[first : first + MOST_ROWS]), limit=MOST_ROWS)
-        found += (await store.read(query)).rows
-    return found
 
 
 def fire_ids(entry: EntryView, moments: Iterable[int], earlier: int = EARLIER) -> dict[str, int]:

@@ -9,7 +9,7 @@ All functions that read the store raise StoreError, here and in the rest of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from headway.contract.store import Store
@@ -43,6 +43,15 @@ Fits = Callable[[JobView], bool]
 def any_job(_: JobView) -> bool:
     """Accept any job."""
     return True
+
+
+async def jobs_by_id(store: Store, ids: Iterable[str]) -> AsyncGenerator[JobView]:
+    """Yield the jobs with these ids, without those that do not exist."""
+    wanted = tuple(ids)
+    for first in range(0, len(wanted), MOST_ROWS):
+        query = JobsQuery(ids=wanted[first : first + MOST_ROWS], limit=MOST_ROWS)
+        for job in (await store.read(query)).rows:
+            yield job
 
 
 async def bounded_page(store: Store, query: JobsQuery, fits: Fits = any_job) -> Page[JobView]:

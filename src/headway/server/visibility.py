@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from headway.contract.views import GateState, JobQuery, JobsQuery, JobView, WhyQuery, WhyView
+from headway.contract.views import GateState, JobQuery, JobView, WhyQuery, WhyView
 from headway.core.check import is_job_id
 from headway.core.errors import CallerError, IdConflict, InvalidValue, UnknownJob
 from headway.server.caller import Caller
-from headway.server.finding import MOST_ROWS
+from headway.server.finding import jobs_by_id
 from headway.server.service import Service
 
 _OTHER = "another's job"
@@ -43,13 +43,9 @@ async def visible_ids(service: Service, caller: Caller, ids: Sequence[str]) -> C
     return {job.id async for job in _jobs(service, ids) if caller.sees(job)}
 
 
-async def _jobs(service: Service, ids: Sequence[str]) -> AsyncIterator[JobView]:
+def _jobs(service: Service, ids: Sequence[str]) -> AsyncGenerator[JobView]:
     """Yield the jobs with these ids; ids that are malformed or unknown are ignored."""
-    usable = tuple(one for one in dict.fromkeys(ids) if is_job_id(one))
-    for first in range(0, len(usable), MOST_ROWS):
-        query = JobsQuery(ids=usable[first : first + MOST_ROWS], limit=MOST_ROWS)
-        for job in (await service.store.read(query)).rows:
-            yield job
+    return jobs_by_id(service.store, filter(is_job_id, dict.fromkeys(ids)))
 
 
 async def hide_conflict(service: Service, caller: Caller, error: CallerError) -> CallerError:

@@ -21,13 +21,12 @@ from headway.core.errors import (
 )
 from headway.core.gates.hours import intervals, next_opening
 from headway.core.gates.spec import GateSpec
-from headway.core.job import MAX_BATCH
 from headway.core.state import State
 from headway.runtime.records import record
 from headway.server.access import Reader, Sender
 from headway.server.bodies.base import QueryModel, TenantName, When
 from headway.server.caller import Caller
-from headway.server.finding import bounded_page
+from headway.server.finding import bounded_page, jobs_by_id
 from headway.server.paging import PageQuery, check_number_cursor
 from headway.server.problems import add_members
 from headway.server.replies import (
@@ -257,9 +256,8 @@ async def _row_state(
     """
     found: dict[str, JobView] = {}
     try:
-        for begin in range(0, len(leads), MAX_BATCH):
-            query = JobsQuery(ids=tuple(leads[begin : begin + MAX_BATCH]), limit=MAX_BATCH)
-            found |= {job.id: job for job in (await service.store.read(query)).rows}
+        async for job in jobs_by_id(service.store, leads):
+            found[job.id] = job
     except StoreError:
         if context.table is None:
             raise

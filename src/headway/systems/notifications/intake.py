@@ -21,11 +21,11 @@ from sqlalchemy import TextClause, delete, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from uuid_utils import uuid7
 
-from headway.contract.views import JobsQuery
 from headway.core.errors import IdConflict, InvalidValue
 from headway.core.job import MAX_BATCH, NewJob
 from headway.core.retry import draw
 from headway.server.bodies.base import Body, FailFastList, Name, WhenNotSeconds, one_or_many
+from headway.server.finding import jobs_by_id
 from headway.server.problems import add_members
 from headway.server.service import Service
 from headway.systems.directory.records import MAX_ID
@@ -219,10 +219,7 @@ async def _store(
 
 async def _missing(context: NotifyContext, ids: set[str]) -> set[str]:
     """Return the ids that hold a key but were never stored."""
-    found: set[str] = set()
-    for step in _steps(ids):
-        page = await context.store.read(JobsQuery(ids=step, limit=MAX_BATCH))
-        found.update(one.id for one in page.rows)
+    found = {job.id async for job in jobs_by_id(context.store, sorted(ids))}
     if context.calendar is not None:
         found.update(await context.calendar.find(ids - found))
     return ids - found

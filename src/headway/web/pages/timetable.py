@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from zoneinfo import ZoneInfo
 
-from headway.contract.views import EntryView, JobsQuery, JobView, StatsQuery, TimetableQuery
+from headway.contract.views import EntryView, JobView, StatsQuery, TimetableQuery
 from headway.core.errors import InvalidValue, UnknownEntry
 from headway.core.local_time import find_zone, first_instant, wall_clock
 from headway.core.state import State
@@ -20,6 +20,7 @@ from headway.core.timetable.fires import fires_between, latest_fires, next_fires
 from headway.core.timetable.schedule import Every, Schedule, format_schedule
 from headway.server.caller import Caller, Permission
 from headway.server.entry_fires import fire_ids, has_fired
+from headway.server.finding import jobs_by_id
 from headway.server.routes import timetable as routes
 from headway.web.page import (
     Action,
@@ -250,13 +251,8 @@ class _Calendar:
 async def _jobs(view: PageView, fires: Sequence[tuple[EntryView, int]]) -> Jobs:
     """Return the jobs of fires that are still stored and that the caller may see."""
     ids = {id_: (one.spec.name, at) for one, at in fires for id_ in fire_ids(one, [at])}
-    names = tuple(ids)
-    found: dict[tuple[str, int], JobView] = {}
-    for first in range(0, len(names), 500):
-        query = JobsQuery(ids=names[first : first + 500], limit=500)
-        page = await view.service.store.read(query)
-        found |= {ids[job.id]: job for job in page.rows if view.caller.sees(job)}
-    return found
+    found = jobs_by_id(view.service.store, ids)
+    return {ids[job.id]: job async for job in found if view.caller.sees(job)}
 
 
 def _fires(
