@@ -11,7 +11,6 @@ from uuid import uuid4
 import msgspec
 
 from headway.core.errors import CallerError, HeadwayError, StoreError, TooManyRequests
-from headway.server.caller import Caller
 from headway.server.overview import FeedMessage, Subscriber
 from headway.server.service import Service
 from headway.web.page import DashboardPage, PageView, TemplateContext
@@ -58,7 +57,9 @@ class Feed:
         """
         if self._closing is None:
             self._closing = self._service.spawn(self._close_on_stop(), "dashboard's end")
-        key = (page.path, tuple(sorted(view.values.items())), _scope(view.caller))
+        caller = view.caller
+        scope = (caller.may, caller.tenants, caller.lanes)
+        key = (page.path, tuple(sorted(view.values.items())), scope)
         stream = self._streams.get(key)
         if stream is None:
             stream = self._streams[key] = Stream(key, page, view, self._facts)
@@ -190,8 +191,3 @@ def _text_of(error: Exception) -> str:
             return error.message
         case _:
             return "this page has failed; the log of the server has the error"
-
-
-def _scope(caller: Caller) -> Hashable:
-    """Return what callers must have in common to share a stream."""
-    return (caller.may, caller.tenants, caller.lanes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from typing import cast
 from urllib.parse import quote, urlencode
@@ -192,8 +192,14 @@ def environment(package: str) -> Environment:
     )
     filters = cast("dict[str, object]", made.filters)
     filters |= {"when": when, "age": age, "left": left, "span": span, "number": number}
-    filters |= {"short": short, "url": _url, "name": name, "counted": counted, "whole": whole}
-    filters |= {"sentence": sentence, "said": said}
+    filters |= {
+        "short": short,
+        "url": partial(quote, safe=""),
+        "name": name,
+        "counted": counted,
+        "whole": whole,
+    }
+    filters |= {"sentence": sentence, "said": said, "url": partial(quote, safe="")}
     tests = cast("dict[str, object]", made.tests)
     tests["template"] = is_template
     known = cast("dict[str, object]", made.globals)
@@ -239,11 +245,6 @@ def link(path: str, **values: object) -> str:
     query = urlencode({name: value for name, value in values.items() if value not in (None, "")})
     whole = f"{BASE}/{path}" if path else BASE
     return f"{whole}?{query}" if query else whole
-
-
-def _url(text: str) -> str:
-    """Return a text quoted as one segment of a path."""
-    return quote(text, safe="")
 
 
 def name(text: object) -> Markup:

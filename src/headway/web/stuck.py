@@ -155,7 +155,9 @@ async def find_stuck(store: Store, seen: Overview) -> Stuck:
             _add(groups, ("closed", "all"), closed, lane, held_up_in(lane))
             continue
         if lane.paused:
-            paused = Cause(kind="paused", lane=lane.name, gate=await _lane_gate(store, lane.name))
+            gates = GatesQuery(names=(f"lane:{lane.name}",))
+            (gate,) = (await store.read(gates)).rows
+            paused = Cause(kind="paused", lane=lane.name, gate=gate)
             _add(groups, ("paused", lane.name), paused, lane, held_up_in(lane))
             continue
         batches = [
@@ -184,11 +186,6 @@ async def stuck_among(store: Store, jobs: Sequence[JobView], now: int) -> Stuck:
 def held_up_in(lane: LaneView) -> int:
     """Return the number of jobs of a lane that are due and have not started."""
     return lane.counts.get(State.WAITING, 0) + lane.counts.get(State.PARKED, 0)
-
-
-async def _lane_gate(store: Store, lane: str) -> GateState:
-    (gate,) = (await store.read(GatesQuery(names=(f"lane:{lane}",)))).rows
-    return gate
 
 
 async def _waiting(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from headway.contract.views import GatesQuery, GateState, JobsQuery, JobView, StatsQuery
+from headway.contract.views import GatesQuery, GateState, JobsQuery, JobView
 from headway.core.state import FINAL, State
 from headway.server.caller import Caller, Permission
 from headway.server.finding import bounded_page
@@ -61,7 +61,6 @@ async def _numbers(context: CallsContext, view: PageView) -> TemplateContext:
     pools = await view.reads.cached(("call pools", *names), gates)
     members = {one.name: one for gate in pools.values() for one in gate.members}
     return {
-        "now": (await store.read(StatsQuery())).now,
         "rows": [(one, members.get(f"{one.gate}/{one.number}")) for one in rows],
         "pools": pools,
         "names": sorted({one.gate for one in catalogue.numbers.values()})[:ROWS],
@@ -107,7 +106,6 @@ async def _campaigns(view: PageView) -> TemplateContext:
     rows = sorted(found.values(), key=lambda one: (-one.states.total(), one.reseller))
     total: Counter[str] = sum((one.outcomes for one in rows), Counter[str]())
     return {
-        "now": (await view.service.store.read(StatsQuery())).now,
         "rows": rows[:ROWS],
         "more": max(0, len(rows) - ROWS),
         "outcomes": [(str(one), total[one]) for one in Outcome if total[one]],
@@ -140,11 +138,12 @@ def _changed(values: FormValues, **body: object) -> RouteCall:
     return RouteCall(path={"number": values["number"]}, body=body)
 
 
-def _reach(caller: Caller, _: FormValues) -> None:
-    caller.check_gate(DEFAULT_POOL)
-
-
-_change = partial(Action, endpoint=NUMBERS.change, of=("number",), reach=_reach)
+_change = partial(
+    Action,
+    endpoint=NUMBERS.change,
+    of=("number",),
+    reach=lambda caller, _: caller.check_gate(DEFAULT_POOL),
+)
 DISABLE = _change(
     name="calls-disable-number",
     label="Disable",

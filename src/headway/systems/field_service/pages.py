@@ -7,7 +7,7 @@ from functools import partial
 
 from sqlalchemy import or_, select
 
-from headway.contract.views import GatesQuery, GateState, StatsQuery
+from headway.contract.views import GatesQuery, GateState
 from headway.server.caller import Caller, Permission
 from headway.server.paging import decode_cursor, encode_cursor
 from headway.systems.field_service.context import FieldContext, check_caller
@@ -76,7 +76,6 @@ async def _technicians(context: FieldContext, view: PageView) -> TemplateContext
         page = await store.read(GatesQuery(names=names, limit=ROWS))
         locks = {one.name: one for one in page.rows}
     return {
-        "now": (await store.read(StatsQuery())).now,
         "rows": [(one, locks[lock_of(one.id)]) for one in shown],
         "cursor": encode_cursor(last),
     }

@@ -147,11 +147,11 @@ def _waits_at(flow: WaitingFlow, gate: GateState) -> bool:
     return any(one.name in {gate.name, pool} for one in flow.shared)
 
 
-def _gate(caller: Caller, values: FormValues) -> None:
-    caller.check_gate(values.get("gate", ""))
-
-
-_on_gate = partial(Action, of=("gate",), reach=_gate)
+_on_gate = partial(
+    Action,
+    of=("gate",),
+    reach=lambda caller, values: caller.check_gate(values.get("gate", "")),
+)
 
 CLOSE = _on_gate(
     name="close-gate",

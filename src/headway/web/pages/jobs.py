@@ -10,7 +10,7 @@ from typing import cast
 
 import msgspec
 
-from headway.contract.views import JobsQuery, JobView, StatsQuery
+from headway.contract.views import JobsQuery, JobView
 from headway.contract.views import Page as Rows
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidValue
@@ -335,7 +335,6 @@ _BETWEEN = (State.WAITING, State.PARKED, State.SCHEDULED)
 
 async def read_cascades(view: PageView) -> TemplateContext:
     """Return the cascades in a turn, by its deadline, then those between two turns."""
-    now = (await view.service.store.read(StatsQuery())).now
     caller, kind = view.caller, view.values["kind"]
     app = view.service.app
     kinds = [] if app is None else [one.name for one in app.kinds.values() if one.options.cascade]
@@ -357,7 +356,6 @@ async def read_cascades(view: PageView) -> TemplateContext:
     key = ("cascades", caller.tenants, caller.lanes, kind)
     found = await view.reads.cached(key, lambda: _find_cascades(view, queries))
     return {
-        "now": now,
         "rows": found[:MOST_CASCADES],
         "more": max(0, len(found) - MOST_CASCADES),
         "kinds": sorted(

@@ -17,7 +17,6 @@ from headway.web.page import (
     UNTIL,
     Action,
     DashboardPage,
-    FormValues,
     PageView,
     RouteCall,
     TemplateContext,
@@ -89,11 +88,11 @@ async def _one(view: PageView, name: str) -> dict[str, object]:
     }
 
 
-def _lane_gate(caller: Caller, values: FormValues) -> None:
-    caller.check_gate(f"lane:{values.get('lane', '')}")
-
-
-_on_lane = partial(Action, of=("lane",), reach=_lane_gate)
+_on_lane = partial(
+    Action,
+    of=("lane",),
+    reach=lambda caller, values: caller.check_gate(f"lane:{values.get('lane', '')}"),
+)
 
 PAUSE = _on_lane(
     name="pause-lane",
@@ -117,10 +116,6 @@ RESUME = _on_lane(
 )
 
 
-async def _capacity(view: PageView) -> FormValues:
-    return await capacity_of(view, f"lane:{view.values['lane']}")
-
-
 CONCURRENCY = _on_lane(
     name="set-lane-concurrency",
     label="Set concurrency",
@@ -133,7 +128,7 @@ CONCURRENCY = _on_lane(
     ),
     done="{lane} runs at most {capacity} jobs at once.",
     fields=(AT_MOST, REASON),
-    prefill=_capacity,
+    prefill=lambda view: capacity_of(view, f"lane:{view.values['lane']}"),
 )
 
 

@@ -23,7 +23,6 @@ from headway.web.page import (
     TemplateContext,
     everyone,
 )
-from headway.web.shared_reads import OverviewHistory
 from headway.web.stuck import Stuck, by_lane, find_stuck, stuck_among
 
 MOST_OWN = 200
@@ -48,7 +47,10 @@ async def read_now(view: PageView) -> TemplateContext:
         "scope": "all",
         "everything": everything,
         "history": history,
-        "rates": _rates(history),
+        "rates": {
+            name: history.rate(name)
+            for name in ("enqueued", "started", "succeeded", "failed", "dead")
+        },
         "lateness": await view.reads.lateness(),
         "workers": sum(one.lease_until > seen.stats.now for one in seen.workers),
         "tracks": history.gates,
@@ -92,11 +94,6 @@ def _facts(now: int, stuck: Stuck, counts: dict[str, int]) -> dict[str, object]:
         "tracks": {},
         "cut": False,
     }
-
-
-def _rates(history: OverviewHistory) -> dict[str, float | None]:
-    names = ("enqueued", "started", "succeeded", "failed", "dead")
-    return {name: history.rate(name) for name in names}
 
 
 def _all(caller: Caller, _: FormValues) -> None:

@@ -25,7 +25,6 @@ from headway.server.routes import timetable as routes
 from headway.web.page import (
     Action,
     DashboardPage,
-    FormValues,
     PageView,
     RouteCall,
     TemplateContext,
@@ -308,11 +307,9 @@ _next = lru_cache(maxsize=1024)(next_fires)
 _between = lru_cache(maxsize=1024)(fires_between)
 
 
-def _path(values: FormValues) -> RouteCall:
-    return RouteCall(path={"name": values["entry"]})
-
-
-_on_entry = partial(Action, call=_path, of=("entry",))
+_on_entry = partial(
+    Action, call=lambda values: RouteCall(path={"name": values["entry"]}), of=("entry",)
+)
 
 DISABLE = _on_entry(
     name="disable-entry",
