@@ -213,13 +213,13 @@ async def test_rows_change_hands_only_while_pending_and_owned_by_the_other(
     await run(database_url, "UPDATE their_leads SET state = 'calling' WHERE lead_no = 3")
     await run(database_url, "UPDATE their_leads SET handled_by = NULL WHERE lead_no = 4")
     async with opened(settings_of(database_url)) as table:
-        taken = await table.take_over(["1", "2", "3", "4"])
+        taken = await table.set_owner(["1", "2", "3", "4"], ours=True)
         assert sorted(row.id for row in taken) == ["1", "2"]
-        assert await table.take_over(["1", "2"]) == []
+        assert await table.set_owner(["1", "2"], ours=True) == []
         assert [row.id for row in await all_pending(table)] == ["1", "2"]
         assert await all_pending(table, ours=False) == []
         await table.mark_running("1", ref="j:1", number="+15550001", at=AT)
-        assert [row.id for row in await table.give_back(["1", "2", "3"])] == ["2"]
+        assert [row.id for row in await table.set_owner(["1", "2", "3"], ours=False)] == ["2"]
         assert not await table.mark_running("2", ref="j:1", number="+15550001", at=AT)
         assert not await table.mark_done("2", outcome="ABORT", at=AT)
         assert (await table.counts()) == {
@@ -238,7 +238,7 @@ async def test_row_locked_by_the_older_system_is_skipped(database_url: str) -> N
     async with opened(settings_of(database_url)) as table, table.database.change() as other:
         await other.execute(table.select_all().where(table.among(["1"])).with_for_update())
         async with asyncio.timeout(120):
-            assert [row.id for row in await table.take_over(["1", "2"])] == ["2"]
+            assert [row.id for row in await table.set_owner(["1", "2"], ours=True)] == ["2"]
 
 
 # ----------------------------------------------------------------------------------------- errors

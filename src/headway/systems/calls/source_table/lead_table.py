@@ -130,9 +130,10 @@ class LeadTable:
 
     # ---------------------------------------------------------------------------------- reading
 
-    def pending(self, *, ours: bool) -> AsyncGenerator[list[LeadRow]]:
+    async def pending(self, *, ours: bool) -> AsyncGenerator[list[LeadRow]]:
         """Yield the pending rows in pages, ordered by id."""
-        return self._rows(and_(self.is_at("pending"), self.is_owned(ours=ours)))
+        async for page in self._pages(and_(self.is_at("pending"), self.is_owned(ours=ours))):
+            yield [self._row_state(one).row for one in page]
 
     async def running(self) -> AsyncGenerator[list[RowState]]:
         """Yield our running rows in pages, ordered by id."""
@@ -228,23 +229,28 @@ class LeadTable:
         values = {"status": "done", "outcome": outcome, "finished_at": at}
         return await self._change(row_id, or_(self.is_at("pending"), self.is_at("running")), values)
 
-    async def take_over(self, ids: Sequence[str]) -> list[LeadRow]:
-        """Make pending rows of the older system ours, and return those that were changed.
+    async def set_owner(self, ids: Sequence[str], *, ours: bool) -> list[LeadRow]:
+        """Make pending rows ours, or give them back to the older system; return those changed.
 
-        Rows that the older system has locked are skipped, because it is about to call them.
-
-        Raises:
-            StoreUnavailable: as for `mark_running`.
-        """
-        return await self._flip(ids, ours=True)
-
-    async def give_back(self, ids: Sequence[str]) -> list[LeadRow]:
-        """Give pending rows of ours back to the older system, and return those that were changed.
+        Rows that the other system has locked are skipped, because it is about to call them.
 
         Raises:
             StoreUnavailable: as for `mark_running`.
         """
-        return await self._flip(ids, ours=False)
+        table, key = self.columns.table, self.columns["id"]
+        before = and_(self.is_at("pending"), self.is_owned(ours=not ours))
+        free = select(key).where(self.among(ids), before).order_by(key)
+        values = {self.columns["owner"].name: self._owner(ours=ours)}
+        async with self.database.change() as session:
+            # Locked in the order of their ids, so that two processes cannot deadlock.
+            locked = free.with_for_update(skip_locked=True)
+            held = list((await session.execute(locked)).scalars())
+            if not held:
+                return []
+            flip = update(table).where(key.in_(held), before).values(values).returning(key)
+            flipped = list((await session.execute(flip)).scalars())
+            rows = await session.execute(self.select_all().where(key.in_(flipped)))
+            return [self._row_state(one).row for one in rows.mappings()]
 
     # -------------------------------------------------------------------------------- conditions
 
@@ -303,26 +309,6 @@ class LeadTable:
         )
         async with self.database.change() as session:
             return (await session.execute(statement)).first() is not None
-
-    async def _flip(self, ids: Sequence[str], *, ours: bool) -> list[LeadRow]:
-        table, key = self.columns.table, self.columns["id"]
-        before = and_(self.is_at("pending"), self.is_owned(ours=not ours))
-        free = select(key).where(self.among(ids), before).order_by(key)
-        values = {self.columns["owner"].name: self._owner(ours=ours)}
-        async with self.database.change() as session:
-            # Locked in the order of their ids, so that two processes cannot deadlock.
-            locked = free.with_for_update(skip_locked=True)
-            held = list((await session.execute(locked)).scalars())
-            if not held:
-                return []
-            flip = update(table).where(key.in_(held), before).values(values).returning(key)
-            flipped = list((await session.execute(flip)).scalars())
-            rows = await session.execute(self.select_all().where(key.in_(flipped)))
-            return [self._row_state(one).row for one in rows.mappings()]
-
-    async def _rows(self, which: ColumnElement[bool]) -> AsyncGenerator[list[LeadRow]]:
-        async for page in self._pages(which):
-            yield [self._row_state(one).row for one in page]
 
     async def _pages(self, which: ColumnElement[bool]) -> AsyncGenerator[list[RowMapping]]:
         key, after = self.columns["id"], None

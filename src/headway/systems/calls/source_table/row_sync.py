@@ -226,7 +226,7 @@ class RowMigration:
     async def _give_back(self, plan: MigrationPlan) -> None:
         async for page in self._table.pending(ours=True):
             for some in self._batches([row for row in page if not plan.has(row)]):
-                gone = await self._table.give_back(some)
+                gone = await self._table.set_owner(some, ours=False)
                 if gone:
                     _log.info("rows returned to the older system: rows=%d", len(gone))
                     await self._sync.cancel(gone)
@@ -236,7 +236,7 @@ class RowMigration:
             # A row that is not a valid lead stays with the older system.
             wanted = [row for row in page if plan.has(row) and self._sync.job(row) is not None]
             for some in self._batches(wanted):
-                taken = await self._table.take_over(some)
+                taken = await self._table.set_owner(some, ours=True)
                 if taken:
                     _log.info("rows taken from the older system: rows=%d", len(taken))
                     await self._sync.make(taken)
