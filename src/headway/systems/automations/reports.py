@@ -185,11 +185,11 @@ async def sessions(store: Store, entries: Iterable[Automation] = ()) -> list[Job
                 here = await jobs_of(store, _DUE, newest=True, runs=True, repository=key)
                 found += [job for job in here if _args(job).get("automation") == one.id]
     # Not by creation: a fire is created ahead of time, before a session that is made due now.
-    return sorted(found, key=_moment, reverse=True)
-
-
-def _moment(job: JobView) -> int:
-    return job.created_at if job.fired_at is None else job.fired_at
+    return sorted(
+        found,
+        key=lambda job: job.created_at if job.fired_at is None else job.fired_at,
+        reverse=True,
+    )
 
 
 async def locks(store: Store) -> list[Lock]:

@@ -70,7 +70,7 @@ async def _reconcile_run(
         StoreError: the store, the directory or the source table is unavailable.
     """
     # Taken before the query, because a call can start during it.
-    now = await _now(context)
+    now = (await context.store.read(StatsQuery())).now
     left_ms = (run.handed_at or 0) + context.settings.call_deadline - now
     event = await _look_up(context, job, run, read_args(job.args))
     if isinstance(event, NotFound):
@@ -207,7 +207,3 @@ async def _is_call_of_another_lead(context: CallsContext, job: JobView, found: C
         )
     )
     return reply.job not in {None, job.id}
-
-
-async def _now(context: CallsContext) -> int:
-    return (await context.store.read(StatsQuery())).now

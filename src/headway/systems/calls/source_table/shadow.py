@@ -237,14 +237,14 @@ def declare_shadow(
 
     @shadow.stage("decide")
     async def decide(job: Job, row: str, reseller: str) -> None:
-        at = migration.timing.wall_at()
+        at, due_at = migration.timing.wall_at(), int(job.due_at.timestamp() * 1000)
         decision = ShadowDecision(
             row_id=row,
             reseller=reseller,
-            due_at=int(job.due_at.timestamp() * 1000),
+            due_at=due_at,
             decided_at=at,
             number=next(iter(job.permits.values()), None),
-            why=_why(at - int(job.due_at.timestamp() * 1000)),
+            why=f"every gate was open {max(0, at - due_at)} ms after it was due",
         )
         await decisions.note(decision)
         # The line stays occupied for as long as a call would last.
@@ -290,7 +290,3 @@ def _job(shadow: Kind, row: LeadRow) -> NewJob:
         row=row.id, phone=row.phone, tz=row.tz, reseller=row.reseller, template=row.template
     )
     return made.changed(due_at=row.due_at)
-
-
-def _why(waited_ms: int) -> str:
-    return f"every gate was open {max(0, waited_ms)} ms after it was due"
