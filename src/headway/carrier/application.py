@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 from headway.carrier.ledger import PlacedCall, TextMessage
 from headway.core.errors import CallerError, HeadwayError, InvalidValue
 from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
+from headway.systems.telephony.twilio_webhooks import reply_twiml, to_twiml
 from headway.systems.telephony.voice import Ask, CallEvent, CallStatus, Pressed, Say
 
 _MOST = 65_536
@@ -105,34 +106,6 @@ def read_twiml(text: str) -> list[CallStep]:
     except (ValueError, OverflowError) as error:
         message = f"12200 the document has an invalid value: {error}"
         raise InvalidValue(message) from None
-
-
-def write_twiml(script: Say | Ask) -> str:
-    """Return a script as TwiML; a question is asked up to twice."""
-    root = ET.Element("Response")
-    if isinstance(script, Say):
-        ET.SubElement(root, "Say").text = script.text
-        return ET.tostring(root, encoding="unicode")
-    for last in (False, True):
-        gather = ET.SubElement(
-            root,
-            "Gather",
-            input="dtmf",
-            action=script.answer_url,
-            numDigits=str(script.digits),
-            timeout=str(script.wait_s),
-            actionOnEmptyResult="true" if last else "false",
-        )
-        ET.SubElement(gather, "Say").text = script.text
-    return ET.tostring(root, encoding="unicode")
-
-
-def write_reply(text: str | None) -> str:
-    """Return the reply to an inbound message as TwiML; None for no reply."""
-    root = ET.Element("Response")
-    if text is not None:
-        ET.SubElement(root, "Message").text = text
-    return ET.tostring(root, encoding="unicode")
 
 
 def _step(one: ET.Element) -> CallStep:
@@ -276,7 +249,7 @@ class DirectApplication:
         event = f"{self._name}:{call.sid}:pressed:{len(call.pressed)}"
         ref = call.plan.ref or None
         reply = await self._handle(Pressed(call_id=call.sid, ref=ref, digits=digits, event=event))
-        return write_twiml(reply) if isinstance(reply, Say | Ask) else ""
+        return to_twiml(reply) if isinstance(reply, Say | Ask) else ""
 
     async def text_status(self, text: TextMessage, status: TextStatus, number: int) -> None:
         await self._handle(
@@ -297,7 +270,7 @@ class DirectApplication:
         reply = await self._handle(
             Inbound(from_=plan.from_, to=plan.to, text=plan.text, event=event)
         )
-        return write_reply(reply if isinstance(reply, str) else None)
+        return reply_twiml(reply if isinstance(reply, str) else None)
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""

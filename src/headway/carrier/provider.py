@@ -12,8 +12,6 @@ from headway.carrier.application import (
     event_of,
     reason_of_call,
     reason_of_text,
-    write_reply,
-    write_twiml,
 )
 from headway.carrier.ledger import CallPlan, TextPlan
 from headway.carrier.network import PhoneNetwork
@@ -26,18 +24,22 @@ from headway.server.hooks.signals import event_id
 from headway.server.hooks.twilio import check_twilio
 from headway.systems.telephony.phone import is_phone
 from headway.systems.telephony.texts import Inbound, TextEvent, TextOrder
-from headway.systems.telephony.twilio_webhooks import read_inbound, read_status, read_text_status
+from headway.systems.telephony.twilio_webhooks import (
+    read_inbound,
+    read_status,
+    read_text_status,
+    reply_text,
+    speak,
+    to_twiml,
+)
 from headway.systems.telephony.voice import (
-    Ask,
     CallEvent,
     CallOrder,
     Dialled,
     Fetch,
     NotFound,
     Pressed,
-    Say,
     Sought,
-    Spoken,
 )
 
 _ALL = frozenset({"initiated", "ringing", "answered", "completed"})
@@ -86,7 +88,7 @@ class Simulated:
             ref=order.ref,
             to=order.to,
             from_=order.from_,
-            words=None if isinstance(order.script, Fetch) else write_twiml(order.script),
+            words=None if isinstance(order.script, Fetch) else to_twiml(order.script),
             words_url=fetched,
             status_url=order.status_url,
             status_events=_ALL,
@@ -165,11 +167,8 @@ class Simulated:
     def read_inbound(self, request: HookRequest) -> Inbound | None:
         return read_inbound(request, self.name)
 
-    def speak(self, script: Say | Ask) -> Spoken:
-        return Spoken(write_twiml(script).encode(), "application/xml")
-
-    def reply_text(self, text: str | None) -> tuple[bytes, str]:
-        return write_reply(text).encode(), "application/xml"
+    speak = staticmethod(speak)
+    reply_text = staticmethod(reply_text)
 
     async def close(self) -> None:
         """End all calls, without webhooks."""

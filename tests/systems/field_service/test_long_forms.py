@@ -16,7 +16,7 @@ from headway.systems.field_service.messages import (
     withdrawn_text,
 )
 from headway.systems.field_service.request import Customer, Position, Request, Urgency
-from headway.systems.telephony.twilio import to_twiml
+from headway.systems.telephony.twilio_webhooks import to_twiml
 from headway.systems.telephony.voice import Ask, Say
 from tests.systems.field_service.field_rig import HERE, a_field
 

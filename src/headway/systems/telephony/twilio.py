@@ -16,8 +16,6 @@ from pydantic import Field, model_validator
 from twilio.http import AsyncHttpClient  # pyright: ignore[reportMissingTypeStubs]  (typed, but without py.typed)
 from twilio.http.response import Response  # pyright: ignore[reportMissingTypeStubs]  (as above)
 from twilio.rest import Client  # pyright: ignore[reportMissingTypeStubs]  (typed, but without py.typed)
-from twilio.twiml.messaging_response import MessagingResponse  # pyright: ignore[reportMissingTypeStubs]  (untyped)
-from twilio.twiml.voice_response import Gather, VoiceResponse  # pyright: ignore[reportMissingTypeStubs]  (untyped)
 
 from headway.core.errors import ProviderRefused, ProviderUnsure
 from headway.runtime.settings_table import BaseUrl, Span, Table, read_table
@@ -35,19 +33,19 @@ from headway.systems.telephony.twilio_webhooks import (
     read_pressed,
     read_status,
     read_text_status,
+    reply_text,
+    speak,
+    to_twiml,
 )
 from headway.systems.telephony.voice import (
     SKEW_MS,
-    Ask,
     CallEvent,
     CallOrder,
     CallStatus,
     Dialled,
     Fetch,
     NotFound,
-    Say,
     Sought,
-    Spoken,
     known_status,
     only_match,
 )
@@ -238,45 +236,6 @@ def _concerns(code: int, status: int) -> str:
     return "callee"
 
 
-XML = "application/xml"
-
-
-def to_twiml(script: Say | Ask) -> str:
-    """Return a script as TwiML.
-
-    A question is spoken twice, each time followed by a wait. Only the second silence is reported:
-    after the first the document continues.
-    """
-    spoken: Any = VoiceResponse()
-    if isinstance(script, Say):
-        spoken.say(script.text)
-    else:
-        spoken.append(_gather(script, reports_silence=False))
-        spoken.append(_gather(script, reports_silence=True))
-    return str(spoken)
-
-
-def reply_twiml(text: str | None) -> str:
-    """Return the reply to an inbound message as TwiML; None for no reply."""
-    answer: Any = MessagingResponse()
-    if text is not None:
-        answer.message(text)
-    return str(answer)
-
-
-def _gather(script: Ask, *, reports_silence: bool) -> object:
-    gather: Any = Gather(
-        input="dtmf",
-        action=script.answer_url,
-        method="POST",
-        num_digits=script.digits,
-        timeout=script.wait_s,
-        action_on_empty_result=reports_silence,
-    )
-    gather.say(script.text)
-    return gather
-
-
 EVENTS = ["initiated", "ringing", "answered", "completed"]
 MOST = 50
 """Maximum number of calls listed in a look-up."""
@@ -404,12 +363,8 @@ class Account:
     read_pressed = staticmethod(read_pressed)
     read_text_status = staticmethod(read_text_status)
     read_inbound = staticmethod(read_inbound)
-
-    def speak(self, script: Say | Ask) -> Spoken:
-        return Spoken(to_twiml(script).encode(), XML)
-
-    def reply_text(self, text: str | None) -> tuple[bytes, str]:
-        return reply_twiml(text).encode(), XML
+    speak = staticmethod(speak)
+    reply_text = staticmethod(reply_text)
 
     async def close(self) -> None:
         await self._http.close()

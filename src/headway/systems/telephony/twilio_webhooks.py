@@ -1,4 +1,4 @@
-"""Read Twilio's verified webhooks; Twilio's statuses of calls and messages.
+"""Read Twilio's verified webhooks, and answer them in TwiML; its statuses of calls and messages.
 
 The simulated provider sends the same webhooks; its own name is then the `provider`.
 """
@@ -6,6 +6,10 @@ The simulated provider sends the same webhooks; its own name is then the `provid
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+from twilio.twiml.messaging_response import MessagingResponse  # pyright: ignore[reportMissingTypeStubs]  (untyped)
+from twilio.twiml.voice_response import Gather, VoiceResponse  # pyright: ignore[reportMissingTypeStubs]  (untyped)
 
 from headway.core.errors import InvalidValue
 from headway.server.hooks.request import HookRequest, only, read_form
@@ -13,9 +17,12 @@ from headway.server.hooks.signals import MAX_REASON, bounded_text, event_id
 from headway.server.hooks.twilio import SID, Form, failure_words
 from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
 from headway.systems.telephony.voice import (
+    Ask,
     CallEvent,
     CallStatus,
     Pressed,
+    Say,
+    Spoken,
     read_status_word,
     whole_seconds,
 )
@@ -157,3 +164,52 @@ def _sid(form: Form, name: str) -> str:
 
 def _reason(form: Form) -> str:
     return bounded_text(", ".join(failure_words(form)), MAX_REASON)
+
+
+_XML = "application/xml"
+
+
+def to_twiml(script: Say | Ask) -> str:
+    """Return a script as TwiML.
+
+    A question is spoken twice, each time followed by a wait. Only the second silence is reported:
+    after the first the document continues.
+    """
+    spoken: Any = VoiceResponse()
+    if isinstance(script, Say):
+        spoken.say(script.text)
+    else:
+        spoken.append(_gather(script, reports_silence=False))
+        spoken.append(_gather(script, reports_silence=True))
+    return str(spoken)
+
+
+def reply_twiml(text: str | None) -> str:
+    """Return the reply to an inbound message as TwiML; None for no reply."""
+    answer: Any = MessagingResponse()
+    if text is not None:
+        answer.message(text)
+    return str(answer)
+
+
+def speak(script: Say | Ask) -> Spoken:
+    """See `Voice.speak`."""
+    return Spoken(to_twiml(script).encode(), _XML)
+
+
+def reply_text(text: str | None) -> tuple[bytes, str]:
+    """See `TextProvider.reply_text`."""
+    return reply_twiml(text).encode(), _XML
+
+
+def _gather(script: Ask, *, reports_silence: bool) -> object:
+    gather: Any = Gather(
+        input="dtmf",
+        action=script.answer_url,
+        method="POST",
+        num_digits=script.digits,
+        timeout=script.wait_s,
+        action_on_empty_result=reports_silence,
+    )
+    gather.say(script.text)
+    return gather
