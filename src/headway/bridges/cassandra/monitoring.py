@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,14 +14,13 @@ from headway.bridges.cassandra.rows import MINUTE_MS, CalendarProgress, ahead_ms
 from headway.core.duration import format_duration
 from headway.core.errors import StoreError
 from headway.server.alerts.rule_set import Facts, RuleSet
-from headway.server.alerts.rules import FindingTexts, Grows, Lasts, Rule, Severity
+from headway.server.alerts.rules import FindingTexts, Grows, Lasting, Lasts, Rule, Severity
 from headway.server.caller import Caller, Permission
 from headway.server.metrics import Families, Family, Samples, one
 from headway.server.overview import Overview
 from headway.server.sending import send_jobs
 from headway.server.service import Service
-from headway.web.page import DashboardPage, PageView
-from headway.web.page import TemplateContext as PageFacts
+from headway.web.page import DashboardPage, PageView, TemplateContext
 
 FAMILIES = Families()
 """All metrics, in the order of the reference."""
@@ -134,17 +133,14 @@ def start_calendar(service: Service, link: Link) -> None:
         service.keep_running(reader.run, "calendar")
 
 
-_Lasting = Mapping[str, Callable[[int], str]]
-
-
-def _away(status: CalendarStatus) -> _Lasting:
+def _away(status: CalendarStatus) -> Lasting:
     """Alert if nothing is read ahead, and jobs due far ahead are refused."""
     if not status.away:
         return {}
     return {"cassandra": lambda ms: f"no response for {format_duration(ms)}: {status.away}"}
 
 
-def _behind(status: CalendarStatus) -> _Lasting:
+def _behind(status: CalendarStatus) -> Lasting:
     """Alert if less than half the horizon is read ahead."""
     if status.progress is None:
         return {}
@@ -186,7 +182,7 @@ def calendar_page(link: Link) -> DashboardPage:
         except StoreError as error:
             return None, error.message
 
-    async def read(view: PageView) -> PageFacts:
+    async def read(view: PageView) -> TemplateContext:
         now, settings = (await view.reads.overview()).stats.now, link.settings
         progress, away = await view.reads.cached("calendar", load, FRESH_S)
         ahead = 0 if progress is None else ahead_ms(progress, now)

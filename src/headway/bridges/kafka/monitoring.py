@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -18,13 +18,12 @@ from headway.bridges.kafka.settings import KafkaSettings, client_config
 from headway.core.duration import format_duration
 from headway.runtime.timing import REAL, Timing
 from headway.server.alerts.rule_set import Facts, RuleSet
-from headway.server.alerts.rules import FindingTexts, Grows, Lasts, Rule, Severity
+from headway.server.alerts.rules import FindingTexts, Grows, Lasting, Lasts, Rule, Severity
 from headway.server.caller import Caller, Permission
 from headway.server.metrics import Families, Family, Samples
 from headway.server.overview import Overview
 from headway.server.service import Service
-from headway.web.page import DashboardPage, PageView
-from headway.web.page import TemplateContext as PageFacts
+from headway.web.page import DashboardPage, PageView, TemplateContext
 
 LIMIT = 5.0
 """Timeout in seconds of one query to the brokers."""
@@ -182,13 +181,13 @@ def kafka_rules(settings: KafkaSettings) -> tuple[Rule[GroupStatus], ...]:
     )
 
 
-def _away(seen: GroupStatus) -> Mapping[str, Callable[[int], str]]:
+def _away(seen: GroupStatus) -> Lasting:
     if not seen.away:
         return {}
     return {"kafka": lambda ms: f"no broker has responded for {format_duration(ms)}: {seen.away}"}
 
 
-def _behind(settings: KafkaSettings, seen: GroupStatus) -> Mapping[str, Callable[[int], str]]:
+def _behind(settings: KafkaSettings, seen: GroupStatus) -> Lasting:
     wanted = settings.in_
     return {
         f"{topic}-{partition}": lambda ms, topic=topic, partition=partition, lag=lag: (
@@ -231,7 +230,7 @@ def kafka_page(monitor: GroupMonitor, settings: KafkaSettings) -> DashboardPage:
     """Return the dashboard page of the configured group."""
     wanted = settings.in_
 
-    async def read(view: PageView) -> PageFacts:
+    async def read(view: PageView) -> TemplateContext:
         now = (await view.reads.overview()).stats.now
         found = await monitor.status_within(PATIENCE_S)
         status, age_ms = found or (None, 0)
