@@ -14,7 +14,6 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Stre
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headway.contract.views import StatsQuery
 from headway.core.errors import (
     AccessError,
     HeadwayError,
@@ -168,7 +167,7 @@ class Dashboard:
         """Return the context of a page's template."""
         facts = dict(await page.read(view))
         if "now" not in facts:
-            facts["now"] = (await self._service.store.read(StatsQuery())).now
+            facts["now"] = await self._service.now()
         query = {name: value for name, value in view.values.items() if value}
         path = page.path
         for name in view.values:

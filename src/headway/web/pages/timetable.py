@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from zoneinfo import ZoneInfo
 
-from headway.contract.views import EntryView, JobView, StatsQuery, TimetableQuery
+from headway.contract.views import EntryView, JobView, TimetableQuery
 from headway.core.errors import InvalidValue, UnknownEntry
 from headway.core.local_time import find_zone, first_instant, wall_clock
 from headway.core.state import State
@@ -115,7 +115,7 @@ class _Row:
 
 async def read(view: PageView) -> TemplateContext:
     """Return the calendar and the list of entries, or the details of one entry."""
-    now = (await view.service.store.read(StatsQuery())).now
+    now = await view.service.now()
     found = await view.reads.cached("timetable", lambda: view.service.store.read(TimetableQuery()))
     entries = [one for one in found if view.caller.sees(one.spec.job)]
     facts: dict[str, object] = {"now": now, "views": VIEWS}
