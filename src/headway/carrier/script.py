@@ -174,13 +174,8 @@ class Rates(BaseModel):
 
     def unusual(self) -> Mapping[str, float]:
         """Return the share of each abnormal result of a request."""
-        return {
-            "refused": self.refused,
-            "too_many": self.too_many,
-            "unsure": self.unsure,
-            "cut": self.cut,
-            "broken": self.broken,
-        }
+        names = ("refused", "too_many", "unsure", "cut", "broken")
+        return {name: getattr(self, name) for name in names}
 
 
 class SimulatedSettings(Rates):
@@ -283,11 +278,6 @@ class RequestResult(StrEnum):
     UNSURE = "unsure"
     CUT = "cut"
     BROKEN = "broken"
-
-    @property
-    def done(self) -> bool:
-        """Whether the request is carried out, whatever the reply."""
-        return self in {RequestResult.TAKEN, RequestResult.UNSURE, RequestResult.CUT}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

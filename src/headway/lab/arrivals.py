@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,7 +59,7 @@ class Arrivals:
             self._from_source(table.name or str(number), table)
             for number, table in enumerate(self._scenario.arrivals)
         ]
-        return heapq.merge(*sources, key=_when)
+        return heapq.merge(*sources, key=attrgetter("at"))
 
     def _from_source(self, label: str, table: ArrivalsTable) -> Iterator[Arrival]:
         start_at = self._scenario.start
@@ -166,10 +167,6 @@ def _steps(scenario: Scenario, table: ArrivalsTable) -> list[tuple[int, float]]:
     changes = [(one.at.resolve(start_at, scenario.tz), one.rate) for one in table.rates or ()]
     known = [(min(max(at, start_at), end_at), rate) for at, rate in sorted(changes)]
     return [(start_at, 0.0), *known]
-
-
-def _when(arrival: Arrival) -> int:
-    return arrival.at
 
 
 _decode = msgspec.json.Decoder(dict[str, object]).decode

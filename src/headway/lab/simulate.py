@@ -18,7 +18,7 @@ from headway.core.errors import CallerError, HeadwayError, located
 from headway.core.job import MAX_BATCH, NewJob
 from headway.lab.arrivals import Arrival, Arrivals
 from headway.lab.history import FAR_AT, Changed, Closed, History, read_into
-from headway.lab.invariants import check
+from headway.lab.invariants import FINAL, check
 from headway.lab.outside_world import OutsideWorld
 from headway.lab.report import Report, report
 from headway.lab.scenario import (
@@ -124,9 +124,8 @@ class _Play:
             await self._sleep_until(min(self.last_at, self.loop.clock() + _CHECK_EVERY_MS))
 
     async def _unfinished(self) -> int:
-        stats = await self.store.read(StatsQuery())
-        final = sum(stats.counts.get(state, 0) for state in ("succeeded", "dead", "cancelled"))
-        return sum(stats.counts.values()) - final
+        counts = (await self.store.read(StatsQuery())).counts
+        return sum(count for state, count in counts.items() if state not in FINAL)
 
     async def _sleep_until(self, at: int) -> None:
         await self.timing.pause(max(0, at - self.loop.clock()) / 1000)

@@ -27,7 +27,7 @@ from vonage_http_client.auth import Auth  # pyright: ignore[reportMissingTypeStu
 from vonage_http_client.http_client import HttpClient  # pyright: ignore[reportMissingTypeStubs]  (as above)
 from vonage_utils.errors import VonageError  # pyright: ignore[reportMissingTypeStubs]  (as above)
 from vonage_voice import Voice as Client  # pyright: ignore[reportMissingTypeStubs]  (as above)
-from vonage_voice.models import (  # pyright: ignore[reportMissingTypeStubs]  (typed, but without py.typed)  # pyright: ignore[reportMissingTypeStubs]  (as above)
+from vonage_voice.models import (  # pyright: ignore[reportMissingTypeStubs]  (as above)
     CallInfo,
     CreateCallRequest,
     Dtmf,
@@ -281,7 +281,9 @@ class VonageApplication:
         try:
             asked = _request(order)
         except (ValueError, VonageError) as error:
-            message = f"vonage cannot place this call: {_first_line(error)}"
+            # Later lines may contain the input.
+            first_line = str(error).partition("\n")[0]
+            message = f"vonage cannot place this call: {first_line}"
             # The call itself is not valid, so neither the number nor Vonage is paused.
             raise ProviderRefused(message, concerns="callee") from error
         made = await self._ask(lambda client: client.create_call(asked))
@@ -402,11 +404,6 @@ def _event(call: CallInfo, sought: Sought) -> CallEvent:
 
 def _status(call: CallInfo) -> CallStatus:
     return known_status(NAME, CALLS, call.status)
-
-
-def _first_line(error: Exception) -> str:
-    """Return the first line of a message; later lines may contain the input."""
-    return str(error).partition("\n")[0]
 
 
 def make(settings: Mapping[str, object]) -> VonageApplication:
