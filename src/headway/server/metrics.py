@@ -333,11 +333,6 @@ class RequestMetrics:
 class MetricsSource(Protocol):
     """The metrics of a system."""
 
-    @property
-    def families(self) -> Sequence[Family]:
-        """All families that the system may report, for the reference."""
-        ...
-
     async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
         """Return the current values, at a bounded cost.
 

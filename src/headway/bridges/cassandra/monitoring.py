@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +16,7 @@ from headway.core.errors import StoreError
 from headway.server.alerts.rule_set import Facts, RuleSet
 from headway.server.alerts.rules import FindingTexts, Grows, Lasting, Lasts, Rule, Severity
 from headway.server.caller import Caller, Permission
-from headway.server.metrics import Families, Family, Samples, one
+from headway.server.metrics import Families, Samples, one
 from headway.server.overview import Overview
 from headway.server.sending import send_jobs
 from headway.server.service import Service
@@ -71,13 +71,8 @@ class CalendarMetrics:
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    @property
-    def families(self) -> Sequence[Family]:
-        """See `Source.families`."""
-        return FAMILIES
-
     async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
-        """See `Source.metrics`."""
+        """See `MetricsSource.metrics`."""
         try:
             progress = await load_progress(self._link)
         except StoreError:

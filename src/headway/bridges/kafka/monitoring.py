@@ -20,7 +20,7 @@ from headway.runtime.timing import REAL, Timing
 from headway.server.alerts.rule_set import Facts, RuleSet
 from headway.server.alerts.rules import FindingTexts, Grows, Lasting, Lasts, Rule, Severity
 from headway.server.caller import Caller, Permission
-from headway.server.metrics import Families, Family, Samples
+from headway.server.metrics import Families, Samples
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.web.page import DashboardPage, PageView, TemplateContext
@@ -80,11 +80,6 @@ class GroupMonitor:
         self._timing = timing
         self._refreshing: asyncio.Task[GroupStatus] | None = None
         self._seen: GroupStatus | None = None
-
-    @property
-    def families(self) -> Sequence[Family]:
-        """See `Source.families`."""
-        return FAMILIES
 
     async def status(self) -> GroupStatus:
         """Return the group's status, cached for `EACH_S`."""
@@ -153,7 +148,7 @@ class GroupMonitor:
         return GroupStatus(at=now, lag=lag, dead_letters=dead, missing=missing)
 
     async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
-        """See `Source.metrics`."""
+        """See `MetricsSource.metrics`."""
         del overview
         seen = await self.status()
         up, lag, dead = Samples(GROUP_UP), Samples(GROUP_LAG), Samples(DEAD)

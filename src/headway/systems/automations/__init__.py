@@ -17,7 +17,7 @@ from headway.runtime.app import App
 from headway.runtime.settings_table import Span, read_table
 from headway.server.alerts.rule_set import Facts, RuleSet
 from headway.server.alerts.rules import FindingTexts, Lasting, Lasts, Rule, Severity, ThresholdTable
-from headway.server.metrics import Families, Family, Samples, one
+from headway.server.metrics import Families, Samples, one
 from headway.server.overview import Overview
 from headway.server.service import Service
 from headway.systems.automations.dispatcher import LANE, LIMIT, NAME, Dispatcher
@@ -176,14 +176,12 @@ class AutomationsSystem:
 class AutomationMetrics:
     """The metrics of automations; see `headway.server.metrics`."""
 
-    families: Sequence[Family] = FAMILIES
-
     def __init__(self, store: Store, dispatcher: Dispatcher) -> None:
         self._store = store
         self._dispatcher = dispatcher
 
     async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
-        """See `Source.metrics`."""
+        """See `MetricsSource.metrics`."""
         counts = self._dispatcher.runner.counts
         found = [
             one(DISPATCHES, counts.dispatches),

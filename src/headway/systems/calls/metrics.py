@@ -154,7 +154,7 @@ def call_metrics(store: Store, tally: Tally) -> SystemMetrics:
         ]
 
     counted = [Counted(event=event, family=family) for event, family in _COUNTERS.items()]
-    return SystemMetrics(families=FAMILIES, tally=tally, counted=counted, read=read)
+    return SystemMetrics(tally=tally, counted=counted, read=read)
 
 
 def _of_lines(pools: Iterable[LinePool]) -> Iterator[Metric]:

@@ -253,18 +253,16 @@ class SystemMetrics:
     """The metrics of a system; see `headway.server.metrics`.
 
     Attributes:
-        families: all families, in the order of the reference.
         counted: metrics computed from the tally.
         read: returns the other metrics, at a bounded cost.
     """
 
-    families: Sequence[Family]
     tally: Tally
     counted: Sequence[Counted | CountedTimes]
     read: Callable[[Overview], Awaitable[Iterable[Metric]]]
 
     async def metrics(self, overview: Overview | None) -> Iterable[Metric]:
-        """See `Source.metrics`; without an overview, only the counters are returned.
+        """See `MetricsSource.metrics`; without an overview, only the counters are returned.
 
         Raises:
             StoreError: the directory was never read, or the store cannot be read now.

@@ -73,7 +73,7 @@ def field_metrics(store: Store, tally: Tally) -> SystemMetrics:
         return [quantiles(TIME_TO_ACCEPT, times), one(PENDING, pending)]
 
     ended = Counted(event=OFFER_ENDED, family=ENDED, labels=tuple(OfferEnd))
-    return SystemMetrics(families=FAMILIES, tally=tally, counted=(ended,), read=read)
+    return SystemMetrics(tally=tally, counted=(ended,), read=read)
 
 
 async def times_to_accept(store: Store, now: int) -> list[int]:

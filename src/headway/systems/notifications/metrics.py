@@ -253,7 +253,7 @@ def notification_metrics(store: Store, tally: Tally) -> SystemMetrics:
         ),
         Counted(event=Tallied.HISTORY, family=HISTORY_ROWS, labels=(WRITTEN, FORGOTTEN, OFF)),
     )
-    return SystemMetrics(families=FAMILIES, tally=tally, counted=counted, read=read)
+    return SystemMetrics(tally=tally, counted=counted, read=read)
 
 
 async def _channels(store: Store) -> dict[str, str]:
