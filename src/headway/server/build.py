@@ -53,7 +53,6 @@ ROUTERS: tuple[APIRouter, ...] = (
     tokens.ME,
     claims.ROUTES,
     settlements.ROUTES,
-    settlements.LEASES,
     signals.ROUTES,
     signals.HOOKS,
     monitoring.ROUTES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import (
@@ -116,14 +117,6 @@ _SPAN = r"^\s*(?:[0-9]{1,18}(?:\.[0-9]{1,18})?\s*(?:ms|[wdhms])\s*)+$"
 _NAME = Field(min_length=1, max_length=MAX_NAME)
 
 
-def _name(value: str) -> str:
-    return check_name("it", value)
-
-
-def _tenant(value: str) -> str:
-    return check_name("it", value, empty=True)
-
-
 def without_nul(value: str) -> str:
     """Replace NUL characters, which PostgreSQL cannot store, instead of refusing the text."""
     return value.replace("\0", "\N{REPLACEMENT CHARACTER}")
@@ -153,10 +146,12 @@ def _moment(value: object) -> Moment:
     raise InvalidValue(message, hint='use for example "2026-12-01T10:00-08:00", or "20m" from now')
 
 
-Name = Annotated[str, _NAME, AfterValidator(_name)]
+Name = Annotated[str, _NAME, AfterValidator(partial(check_name, "it"))]
 """A name: 1 to 512 characters without NUL."""
 
-TenantName = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_tenant)]
+TenantName = Annotated[
+    str, Field(max_length=MAX_NAME), AfterValidator(partial(check_name, "it", empty=True))
+]
 """The name of a tenant; empty for none."""
 
 JobId = Annotated[str, Field(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]

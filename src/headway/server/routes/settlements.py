@@ -219,8 +219,6 @@ async def settle(
     return answer({"verdicts": verdicts})
 
 
-LEASES = router("work")
-
 _RUN = reply("Run", "A run of a job.", job=(str, "Id of the job."), run=(int, "Number of the run."))
 _LEASE_REPLY = reply(
     "Lease",
@@ -232,7 +230,7 @@ _LEASE_REPLY = reply(
 )
 
 
-@LEASES.post("/v1/leases", summary="Keep leases", response_model=_LEASE_REPLY)
+@ROUTES.post("/v1/leases", summary="Keep leases", response_model=_LEASE_REPLY)
 async def beat(
     service: TheService,
     caller: Annotated[Caller, needs(Permission.WORK, own_limit=True)],
