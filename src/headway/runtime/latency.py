@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from headway.contract.store import Store
@@ -62,7 +62,10 @@ class LaneLatency:
 
 
 async def lane_latencies(
-    store: Store, names: Sequence[str] | None = None
+    store: Store,
+    names: Sequence[str] | None = None,
+    *,
+    covers: Callable[[str], bool] = lambda _: True,
 ) -> tuple[LaneLatency, ...]:
     """Compare each lane's latency with its target; takes at most a few bounded reads per lane.
 
@@ -71,11 +74,13 @@ async def lane_latencies(
 
     Args:
         names: lanes; None for the first 200, with those that have a target first.
+        covers: returns whether to include a lane; others do not count towards these 200.
 
     Returns:
         One per lane, sorted by name, or in the order of `names`.
     """
-    lanes = await store.read(LanesQuery(names=None if names is None else tuple(names)))
+    found = await store.read(LanesQuery(names=None if names is None else tuple(names)))
+    lanes = tuple(lane for lane in found if covers(lane.name))
     if names is None and len(lanes) > MOST_LANES:
         by_target = sorted(lanes, key=lambda lane: (lane.spec.target_ms is None, lane.name))
         lanes = tuple(sorted(by_target[:MOST_LANES], key=lambda lane: lane.name))

@@ -14,6 +14,7 @@ import headway as hw
 from headway.contract.definitions import Role
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue
+from headway.runtime.latency import MOST_LANES
 from headway.stores import open_store
 from headway.systems.lanes import make
 from headway.testing.clock import FakeClock
@@ -263,6 +264,22 @@ async def test_one_dead_job_is_retried_with_another_payload(queue: Queue) -> Non
     assert again.json()["refused"] == 1
 
 
+async def test_job_id_that_no_job_has_is_counted_as_unknown_and_the_others_are_retried(
+    queue: Queue,
+) -> None:
+    (job_id,) = await dead(queue, 1)
+    said = await queue.post("/retry", job_ids=["never-sent", job_id])
+    assert said.json() == {
+        "done": 1,
+        "refused": 0,
+        "unknown": 1,
+        "jobs": [
+            {"job_id": "never-sent", "answer": "unknown"},
+            {"job_id": job_id, "answer": "done"},
+        ],
+    }
+
+
 async def test_many_dead_jobs_are_retried_by_lane_and_type(queue: Queue) -> None:
     await dead(queue, 3, "mail")
     await dead(queue, 2, "other")
@@ -467,6 +484,15 @@ async def test_reply_hides_from_a_token_that_a_job_of_another_lane_is_done(rig: 
     assert (await all_lanes.said("/ack", job))["answer"] == "done"
     assert (await all_lanes.said("/ack", job))["answer"] == "already"
     assert (await ours.say("/ack", job)).status_code == 409
+
+
+async def test_token_lists_its_lanes_however_many_others_come_first(rig: Rig) -> None:
+    producer = Queue(rig.http, rig.tokens[Role.PRODUCER])
+    for n in range(MOST_LANES):
+        await producer.enqueue(f"a{n:03}")
+    await producer.enqueue("zoo")
+    viewer = Queue(rig.http, await rig.token(Role.VIEWER, lanes=["z*"]))
+    assert [one["lane"] for one in (await viewer.get("/lanes"))["lanes"]] == ["zoo"]
 
 
 async def test_tenants_producer_sees_and_creates_only_its_own(rig: Rig) -> None:

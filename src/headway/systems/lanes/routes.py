@@ -14,7 +14,7 @@ from headway.contract.claims import BeatRequest, Claimed
 from headway.contract.operate import Acted, ActReply, Edit, Verb
 from headway.contract.outcomes import Verdict
 from headway.contract.views import JobQuery, JobsQuery, JobView
-from headway.core.errors import InvalidValue, LeaseLost
+from headway.core.errors import InvalidValue, LeaseLost, UnknownJob
 from headway.core.job import DEFAULT_POLICY
 from headway.core.retry import Backoff
 from headway.core.state import State
@@ -319,8 +319,8 @@ async def status(
     caller.every_tenant()
     for name in params.lane:
         caller.check_lane(name)
-    found = await lane_statuses(service.store, params.lane or None)
-    return answer({"lanes": [one for one in found if caller.covers(one.lane)]})
+    found = await lane_statuses(service.store, params.lane or None, covers=caller.covers)
+    return answer({"lanes": found})
 
 
 @VIEWS.get("/jobs/{job_id:path}", summary="Get a job", response_model=reply_model(LaneJob))
@@ -407,9 +407,17 @@ async def retry(
     if body.job_ids is None:
         which = FilterBody(lane=body.lane, kind=body.type, tenant=body.tenant)
         return answer(_retried_reply(await move_matching(service, move, which, body.limit), None))
-    ids = [await find_id(service, caller, one, body.tenant) for one in body.job_ids]
+    ids = [await _find_named(service, caller, one, body.tenant) for one in body.job_ids]
     replies = await move_named(service, move, ids)
     return answer(_retried_reply(Counter(one.answer for one in replies), replies))
+
+
+async def _find_named(service: Service, caller: Caller, job_id: str, tenant: str | None) -> str:
+    """Return the engine's id of a job, or the job_id as it is if the caller sees no such job."""
+    try:
+        return await find_id(service, caller, job_id, tenant)
+    except UnknownJob:
+        return job_id
 
 
 def _check_selection(body: RetryBody) -> None:

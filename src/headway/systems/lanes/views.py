@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
@@ -83,16 +83,22 @@ def status_of(job: JobView) -> Status:
             assert_never(job.state)
 
 
-async def lane_statuses(store: Store, names: Sequence[str] | None = None) -> tuple[LaneStatus, ...]:
+async def lane_statuses(
+    store: Store,
+    names: Sequence[str] | None = None,
+    *,
+    covers: Callable[[str], bool] = lambda _: True,
+) -> tuple[LaneStatus, ...]:
     """Return lanes with their jobs by status, with a few bounded reads per lane.
 
     Args:
         names: lanes to return; None for the first 200, those with a target first.
+        covers: returns whether to return a lane; others do not count towards these 200.
 
     Returns:
         Lanes ordered by name, or in the order of `names`.
     """
-    latencies = await lane_latencies(store, names)
+    latencies = await lane_latencies(store, names, covers=covers)
     lanes = await store.read(LanesQuery(names=tuple(one.lane for one in latencies)))
     pairs = zip(lanes, latencies, strict=True)
     return tuple([await _status(store, lane, latency) for lane, latency in pairs])
