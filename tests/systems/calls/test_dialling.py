@@ -249,6 +249,25 @@ async def test_spoken_text_is_filled_in_from_the_payload(tmp_path: Path) -> None
         assert call.heard == ["Hello Ada <&>, 3 items, ."]
 
 
+async def test_characters_that_xml_cannot_contain_are_spoken_as_a_pause(tmp_path: Path) -> None:
+    async with calling(tmp_path) as calls:
+        await calls.number()
+        await calls.template(say="Hello\x01{name}.")
+        await calls.finished(await calls.lead(payload={"name": "Ada\0\ufffe\nB\U0001f600"}))
+        (call,) = calls.calls_to()
+        assert (call.heard, call.problems) == (["Hello Ada  \nB\U0001f600."], [])
+
+
+async def test_template_whose_script_the_provider_refuses_closes_no_number(tmp_path: Path) -> None:
+    broken = {"template": {"fetch": "http://[", "max_retry": 0}}
+    async with calling(tmp_path, settings=broken) as calls:
+        await calls.number()
+        told = await calls.finished(await calls.lead())
+        assert (told["outcome"], told["attempt_count"]) == ("FAILED", 1)
+        assert "21205" in told["reason"]
+        assert (await calls.ask("/v1/gates/calls.numbers"))["open"]
+
+
 async def test_too_long_text_ends_its_lead_and_costs_no_number_its_turn(
     tmp_path: Path,
 ) -> None:

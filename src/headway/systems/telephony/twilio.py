@@ -200,7 +200,6 @@ PROVIDER = frozenset(
         20010,  # the account is suspended
         20404,  # the account does not exist, if something is to be created
         20429,  # too many requests
-        21205,  # a URL is not valid
         21218,  # the application does not exist
         21609,  # the status callback's URL is not valid
         30001,  # the queue is full

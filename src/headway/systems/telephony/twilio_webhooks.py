@@ -5,6 +5,7 @@ The simulated provider sends the same webhooks; its own name is then the `provid
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -177,7 +178,7 @@ def to_twiml(script: Say | Ask) -> str:
     """
     spoken: Any = VoiceResponse()
     if isinstance(script, Say):
-        spoken.say(script.text)
+        spoken.say(_xml_text(script.text))
     else:
         spoken.append(_gather(script, reports_silence=False))
         spoken.append(_gather(script, reports_silence=True))
@@ -188,7 +189,7 @@ def reply_twiml(text: str | None) -> str:
     """Return the reply to an inbound message as TwiML; None for no reply."""
     answer: Any = MessagingResponse()
     if text is not None:
-        answer.message(text)
+        answer.message(_xml_text(text))
     return str(answer)
 
 
@@ -211,5 +212,14 @@ def _gather(script: Ask, *, reports_silence: bool) -> object:
         timeout=script.wait_s,
         action_on_empty_result=reports_silence,
     )
-    gather.say(script.text)
+    gather.say(_xml_text(script.text))
     return gather
+
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML document can contain, not even escaped."""
+
+
+def _xml_text(text: str) -> str:
+    """Replace what XML cannot contain: Twilio would speak an error message instead of the text."""
+    return _NOT_XML.sub(" ", text)
