@@ -210,3 +210,46 @@ async def test_lead_with_anothers_row_is_not_called_and_leaves_the_row_as_it_is(
         assert (await calls.job(called)).state is State.DEAD
         assert calls.calls_to("+14155550199") == []
         assert await table.table.find([row]) == before
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"phone": "sip:ada@example.org", "tz": "UTC"}, "the phone is 'sip:ada@example.org'"),
+        ({"phone": "1" * 512, "tz": "UTC"}, "the phone is '111"),
+        ({"phone": PHONE, "tz": "Mars/Olympus"}, "there is no time zone 'Mars/Olympus'"),
+    ],
+)
+async def test_lead_that_intake_would_refuse_ends_at_its_checks(
+    tmp_path: Path, args: dict[str, str], words: str
+) -> None:
+    async with calling(tmp_path) as calls:
+        await calls.number()
+        await calls.template(hours={"spans": "00:00-24:00"})
+        token = await calls.rig.token(Role.PRODUCER, tenants=["acme"])
+        made = await calls.rig.send(token, kind="lead", lane="calls", tenant="acme", args=args)
+        told = await calls.finished(made)
+        assert (told["outcome"], told["attempt_count"]) == ("PRECHECK_FAILED", 0)
+        assert told["reason"].startswith(f"PRECHECK_FAILED: {words}")
+
+
+async def test_result_of_another_reseller_is_not_reported_again(tmp_path: Path) -> None:
+    keys = {"reporting_keys": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}
+    async with calling(tmp_path, settings=keys) as calls:
+        await calls.number()
+        # No address of this name exists, so each attempt to report fails and is counted.
+        url = "https://receiver.invalid/"
+        lead = await calls.lead(reseller="globex", reporting_webhook_url=url)
+        await calls.finished(lead)
+        token = await calls.rig.token(Role.PRODUCER, tenants=["acme"])
+        follow_up = {"job": lead, "state": "succeeded", "reason": ""}
+        of = {"kind": "lead_finished", "lane": "calls.after", "tenant": "acme"}
+        made = await calls.rig.send(token, args=follow_up, **of)
+
+        async def ran() -> bool:
+            job = await calls.job(made)
+            return job.run > 0 and job.state in {State.SUCCEEDED, State.SCHEDULED}
+
+        await calls.until(ran, "the follow-up ran")
+        job = await calls.job(made)
+        assert (job.state, job.stage) == (State.SUCCEEDED, "tell")

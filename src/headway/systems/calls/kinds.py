@@ -40,13 +40,13 @@ UPDATE_TABLE, REPORT = "tell", "report"
 """The stages of a follow-up; their names are stored."""
 
 
-async def finish(context: CallsContext, job: str, state: str) -> Next | None:
+async def finish(context: CallsContext, task: Job, job: str, state: str) -> Next | None:
     """Write the end of a lead to the source table; a repetition changes nothing.
 
     Returns:
         Next stage `report` if the lead has a reporting URL.
     """
-    view = await _ended(context, job, state)
+    view = await _ended(context, task, job, state)
     if view is None:
         return None
     args = read_args(view.args)
@@ -64,7 +64,7 @@ async def report(context: CallsContext, task: Job, job: str, state: str) -> None
         Retry: the receiver did not accept it; it is reported again.
         Dead: the URL cannot be used, or the receiver rejected the report permanently.
     """
-    view = await _ended(context, job, state)
+    view = await _ended(context, task, job, state)
     lead = None if view is None else lead_of(view)
     if lead is None or lead.reporting_webhook_url is None:
         return
@@ -78,10 +78,13 @@ async def report(context: CallsContext, task: Job, job: str, state: str) -> None
         raise
 
 
-async def _ended(context: CallsContext, job: str, state: str) -> JobView | None:
-    """Return a lead that ended in this state; None if it was retried since, or is no lead."""
+async def _ended(context: CallsContext, task: Job, job: str, state: str) -> JobView | None:
+    """Return a lead that ended in this state; None if it was retried since, or is no lead.
+
+    Nor of another reseller than the follow-up: a caller of one can create follow-ups of any job.
+    """
     view = await context.store.read(JobQuery(id=job))
-    if view is None or not is_lead(view):
+    if view is None or not is_lead(view) or view.tenant != task.tenant:
         return None
     return view if str(view.state) == state else None
 
@@ -106,9 +109,9 @@ def declare_kinds(app: App, context: CallsContext) -> Kind:
         retry=FOLLOW_UP_RETRY,
         stages={UPDATE_TABLE: [], REPORT: [reports]},
     )
-    async def finished(job: str, state: str, reason: str) -> Next | None:
+    async def finished(task: Job, job: str, state: str, reason: str) -> Next | None:
         del reason
-        return await finish(context, job, state)
+        return await finish(context, task, job, state)
 
     @finished.stage(REPORT)
     async def reported(task: Job, job: str, state: str) -> None:

@@ -16,6 +16,7 @@ from headway.core.errors import (
     UnknownRecord,
 )
 from headway.core.gates.pool import member_gate
+from headway.core.local_time import find_zone
 from headway.runtime.handler_results import Dead, Next, Retry, Snooze
 from headway.runtime.job import Job
 from headway.runtime.timing import persist
@@ -37,6 +38,7 @@ from headway.systems.calls.lead import (
 )
 from headway.systems.calls.overview import CountedEvent
 from headway.systems.calls.template import Template
+from headway.systems.telephony.phone import check_phone
 from headway.systems.telephony.providers import CALLEE, dial
 from headway.systems.telephony.texts import render
 from headway.systems.telephony.voice import CallOrder, CallScript, Fetch, Say
@@ -55,8 +57,15 @@ async def check(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooz
         unavailable.
 
     Raises:
-        Dead: a check refused the lead, or its template does not exist.
+        Dead: a check refused the lead, its template does not exist, or its phone or time zone is
+            not valid.
     """
+    try:
+        # Intake checks them, but a caller who can create jobs of any kind can pass others.
+        check_phone("the phone", args.phone)
+        find_zone(args.tz)
+    except InvalidValue as error:
+        raise Dead(reason_of(Outcome.PRECHECK_FAILED, error.message)) from None
     try:
         template = (await context.catalogue.read()).template(args.template)
         if template.checks:

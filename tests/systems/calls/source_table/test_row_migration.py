@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import insert
 
 from headway.contract.definitions import Role
+from headway.contract.views import JobQuery
 from headway.core.errors import InvalidValue
 from headway.core.job import NewJob
 from headway.core.state import State
@@ -26,6 +27,7 @@ from headway.systems.calls.source_table.settings import (
     MigrationPlan,
     MigrationSettings,
     Recipe,
+    lead_of,
 )
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database, until_it_waits
 from tests.systems.calls.source_table.databases import make_theirs, opened, run, settings_of
@@ -179,6 +181,23 @@ async def test_job_is_not_retried_for_a_row_that_was_returned_after_it_was_read(
         sync = RowSync(lambda: site.app.store, table, recipe)
         assert await sync.missing(read_before) == []
         assert await states(site) == [State.CANCELLED] * 3
+
+
+async def test_job_of_another_lane_with_the_id_of_a_rows_lead_gets_none_of_its_arguments(
+    tmp_path: Path,
+) -> None:
+    async with sited(tmp_path, LATER, count=2) as site:
+        token = await site.rig.token(Role.PRODUCER, lanes=["mine"])
+        guessed = await site.rig.send(token, lane="mine", id=lead_of("1"), args={"of": "mine"})
+        await choose(site, "adopt", percent=100)
+
+        async def ours() -> bool:
+            return await states(site) == [State.SCHEDULED]
+
+        await site.until(ours, "the other row's job")
+        view = await site.app.store.read(JobQuery(id=guessed))
+        assert view is not None
+        assert (view.lane, view.args) == ("mine", b'{"of":"mine"}')
 
 
 async def test_row_that_is_no_lead_stays_with_the_older_system(tmp_path: Path) -> None:

@@ -103,7 +103,10 @@ class RowSync:
         query = JobsQuery(ids=tuple(jobs), runs=True, trail=True, limit=len(jobs))
         known = {view.id: view for view in (await self._store().read(query)).rows}
         retried = {
-            view.id for view in known.values() if await self._bring_in_line(view, jobs[view.id])
+            view.id
+            for view in known.values()
+            if self._is_its_lead(view, jobs[view.id])
+            and await self._bring_in_line(view, jobs[view.id])
         }
         if retried:
             # A row may have been returned since it was read, and its job cancelled before this.
@@ -140,6 +143,19 @@ class RowSync:
         returned = [row for row in rows if row.id in now and not now[row.id].ours]
         if returned:
             await self.cancel(returned)
+
+    def _is_its_lead(self, view: JobView, job: NewJob) -> bool:
+        """Return whether a job with the id of a row's lead is this lead; if not, log it once.
+
+        Ids of rows that are no UUIDs can be guessed, and callers of other lanes choose the ids of
+        their jobs: theirs must not get the arguments of the lead.
+        """
+        if (view.kind, view.lane) == (job.kind, job.lane):
+            return True
+        if view.id not in self._logged:
+            _log.error("row has no lead: another job has its id: id=%s lane=%s", view.id, view.lane)
+            self._logged.add(view.id)
+        return False
 
     async def _bring_in_line(self, view: JobView, job: NewJob) -> bool:
         """Retry or edit a job to match its row; return whether it was retried."""
