@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headway.contract.definitions import Role
+from headway.core.check import LATEST
 from headway.core.errors import InvalidValue
 from headway.systems.calls.intake import LeadBody, LeadRecipe, _check_payload
 from headway.systems.calls.source_table.settings import LeadRow
@@ -278,6 +279,48 @@ async def test_leads_are_listed_by_status_reseller_phone_and_outcome(calls: Call
     assert await listed(reseller="acme", phone="+14155550111") == []
     alone = await calls.call("GET", "/leads?phone=%2B14155550111")
     assert alone.status_code == 422
+
+
+async def test_lead_whose_job_cannot_be_created_writes_no_row(tmp_path: Path) -> None:
+    async with calling(tmp_path, work=False, settings={"table": {"own": True}}) as calls:
+        for wrong, status in (
+            ({"payload": "x" * 1_000_000}, 413),
+            ({"next_attempt_at": LATEST + 1}, 422),
+        ):
+            reply = await calls.call("POST", "/leads", [lead(), lead(**wrong)])
+            assert reply.status_code == status, reply.text
+        assert await table_rows(calls) == []
+
+
+async def test_leads_written_to_a_table_are_accepted_although_their_lane_is_full(
+    tmp_path: Path,
+) -> None:
+    """A 429 after the commit made callers send them again, and both were called."""
+    async with calling(tmp_path, work=False, settings={"table": {"own": True}}) as calls:
+        await calls.rig.call(Role.ADMIN, "PUT", "/v1/lanes/calls", {"max_backlog": 1})
+        reply = await calls.call("POST", "/leads", [lead(), lead()])
+        assert reply.status_code == 200, reply.text
+        ids = [one["id"] for one in reply.json()["leads"]]
+        assert sorted(row.lead for row in await table_rows(calls)) == sorted(ids)
+
+
+async def test_reseller_whose_results_could_not_be_reported_is_refused(tmp_path: Path) -> None:
+    keys = {"reporting_keys": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}
+    async with calling(tmp_path, work=False, settings=keys) as calls:
+        url = "https://example.org/results"
+        for length, more, status in (
+            (498, {"reporting_webhook_url": url}, 201),
+            (499, {"reporting_webhook_url": url}, 422),
+            (512, {}, 201),
+        ):
+            reply = await calls.call("POST", "/leads", lead(reseller="r" * length, **more))
+            assert reply.status_code == status, reply.text
+
+
+async def table_rows(calls: Calls) -> list[LeadRow]:
+    table = calls.system.context.table
+    assert table is not None
+    return [row async for page in table.table.pending(ours=True) for row in page]
 
 
 async def test_row_of_a_table_says_when_it_is_due_and_is_not_spread_again(tmp_path: Path) -> None:

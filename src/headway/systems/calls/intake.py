@@ -13,11 +13,13 @@ from pydantic import AfterValidator, AliasChoices, ConfigDict, Field
 from referencing.exceptions import Unresolvable
 from uuid_utils import uuid7
 
+from headway.core.check import check_jobs
 from headway.core.errors import InvalidValue, UnknownRecord, located
 from headway.core.gates.spec import GateSpec
 from headway.core.instant import format_instant
 from headway.core.job import JobPolicy, NewJob
 from headway.core.local_time import find_zone
+from headway.core.naming import MAX_NAME
 from headway.core.retry import draw
 from headway.server.bodies.base import (
     Body,
@@ -31,7 +33,7 @@ from headway.server.caller import Caller
 from headway.server.problems import add_members
 from headway.server.sending import send_jobs
 from headway.server.service import Service
-from headway.systems.calls.catalogue import CatalogueContents, NumberStatus
+from headway.systems.calls.catalogue import REPORTS, CatalogueContents, NumberStatus
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.payload_schema import read_schema
 from headway.systems.calls.source_table.settings import LeadRow
@@ -42,6 +44,10 @@ from headway.systems.telephony.phone import Phone, check_phone
 
 MOST_LEADS = 10_000
 """Maximum number of leads in one request."""
+
+
+LONGEST_REPORTED = MAX_NAME - len(REPORTS.format(tenant=""))
+"""Maximum length of a reseller's name whose results are reported."""
 
 
 def _zone(value: str) -> str:
@@ -240,7 +246,7 @@ async def take_leads(
     ]
     caller.check_lane(context.kind.lane)
     if context.table is not None:
-        return await _into_table(context, recipe, rows)
+        return await _into_table(service, context, recipe, rows)
     jobs = [
         recipe.lead_job(row, job_id=str(uuid7()), key=row.key)
         async for row in service.in_turns(rows)
@@ -252,10 +258,13 @@ async def take_leads(
 
 
 async def _into_table(
-    context: CallsContext, recipe: LeadRecipe, rows: Sequence[LeadRow]
+    service: Service, context: CallsContext, recipe: LeadRecipe, rows: Sequence[LeadRow]
 ) -> list[Taken]:
     table = context.table
     assert table is not None  # noqa: S101  (checked by the caller)
+    async for row in service.in_turns(rows):
+        # Before the rows are written: those whose jobs cannot be created would stay pending.
+        check_jobs([recipe.lead_job(row, job_id=str(uuid7()), key=None, row_id=str(uuid7()))])
     written = await write_leads(table.table, rows)
     jobs = [recipe.job(row) for row, created in written if created]
     await table.follow(context.store, jobs)
@@ -315,6 +324,10 @@ def _reseller(caller: Caller, body: LeadBody) -> str:
     if not reseller:
         message = "the lead has no reseller"
         raise InvalidValue(message, hint="set `reseller`")
+    if body.reporting_webhook_url is not None and len(reseller) > LONGEST_REPORTED:
+        # The name of the gate of its report would be too long.
+        message = f"the reseller of a lead with a report has {len(reseller)} characters"
+        raise InvalidValue(message, hint=f"at most {LONGEST_REPORTED}")
     return reseller
 
 

@@ -15,7 +15,7 @@ from uuid_utils import uuid7
 
 from headway.contract.store import Store
 from headway.contract.views import JobQuery
-from headway.core.errors import InvalidValue, KeyConflict, StoreError, UnknownGate
+from headway.core.errors import CallerError, InvalidValue, KeyConflict, StoreError
 from headway.core.job import MAX_BATCH, NewJob
 from headway.core.state import FINAL, State
 from headway.runtime.app import App
@@ -194,6 +194,9 @@ class SourceTable:
     async def follow(self, store: Store, jobs: Sequence[NewJob]) -> bool:
         """Create the jobs of rows just written, if the store accepts them within a second.
 
+        The rows are committed, so a store that refuses their jobs, such as one with a full lane,
+        does not refuse the leads.
+
         Returns:
             Whether they were created; if not, the source creates them later.
         """
@@ -201,7 +204,7 @@ class SourceTable:
             async with self._timing.limit(AT_ONCE_S):
                 for begin in range(0, len(jobs), MAX_BATCH):
                     await store.enqueue(jobs[begin : begin + MAX_BATCH])
-        except (StoreError, UnknownGate, TimeoutError) as error:
+        except (StoreError, CallerError, TimeoutError) as error:
             # A lost store has no gates until it is rebuilt.
             _log.warning("lead jobs postponed: leads=%d error=%s", len(jobs), error)
             return False
