@@ -125,6 +125,22 @@ async def test_lanes_are_separate(rig: Rig) -> None:
     assert (await rig.post("/receive_noblock", {"lane": "video"}))["message"] == "a"
 
 
+@pytest.mark.parametrize("lane", ["*", "vide?", "[v]ideo"])
+async def test_lane_whose_name_looks_like_a_pattern_is_a_lane_of_its_own(
+    rig: Rig, lane: str
+) -> None:
+    receiving = asyncio.create_task(rig.post("/receive_block", {"lane": lane}))
+    await rig.receivers(1)
+    assert (await rig.get("/"))["payload"]["idle_workers"][lane] == 1
+    await rig.schedule("theirs", lane="video")
+    await rig.schedule("ours", lane=lane)
+    assert (await receiving)["message"] == "ours"
+    assert (await rig.post("/receive_noblock", {"lane": lane}))["message"] == "empty queue"
+    await rig.schedule("ours again", lane=lane)
+    assert (await rig.post("/receive_noblock", {"lane": lane}))["message"] == "ours again"
+    assert await rig.messages("video") == ["theirs"]
+
+
 async def test_lane_once_named_stays_listed(rig: Rig) -> None:
     await rig.schedule("a", lane="video")
     await rig.post("/receive_noblock", {"lane": "video"})

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from glob import escape
 from hashlib import sha1
 from importlib import metadata
 from itertools import count
@@ -189,6 +190,7 @@ class Queue:
             policy=POLICY,
         )
         await self._store.enqueue([job])
+        self._registry.note_lanes((job.lane,))
 
     async def receive(self, lane: str, *, block: bool) -> Received | None:
         """Claim the first job of a lane.
@@ -206,7 +208,7 @@ class Queue:
         number = next(self._claims) % WORKER_NAMES
         pull = LongPoll(
             worker=f"{KIND}.{self._session}.{number}",
-            wanted=LaneSelection(lanes=((PREFIX + lane, 1),)),
+            wanted=LaneSelection(lanes=((_selected(lane), 1),)),
             lease_ms=LEASE_MS,
         )
         pulled = await self._registry.pull(pull, BLOCKING_WAIT_S if block else 0.0)
@@ -247,7 +249,7 @@ class Queue:
 
     def receivers(self, lane: str) -> int:
         """Return the number of receives that wait for a job of a lane."""
-        return self._registry.waiting_for(PREFIX + lane)
+        return self._registry.waiting_for(_selected(lane))
 
     async def jobs(self, lane: str) -> list[dict[str, object]]:
         """Return the waiting jobs of a lane, in the order in which they will be received."""
@@ -255,6 +257,14 @@ class Queue:
         found = [job async for page in read_pages(self._store, query) for job in page.rows]
         found.sort(key=lambda job: (job.priority, job.due_at, job.seq))
         return [_listed(lane, job) for job in found]
+
+
+def _selected(lane: str) -> str:
+    """Return what selects this lane alone: dispenserd has no patterns, so `*` is only a character.
+
+    A name with such a character becomes a pattern that matches nothing else.
+    """
+    return escape(PREFIX + lane)
 
 
 def _listed(lane: str, job: JobView) -> dict[str, object]:
