@@ -621,3 +621,31 @@ async def test_nothing_is_claimed_after_a_hand_over_or_return_that_releases_no_g
         assert await started.get() == second.id
         assert len(store.asked("claim")) == 2
     await store.inner.close()
+
+
+@pytest.mark.parametrize("other", [{"lane": "theirs"}, {"tenant": "theirs"}])
+async def test_reconcile_job_sent_for_a_job_of_another_scope_asks_nothing(
+    app: hw.App, store: ObservedStore, other: dict[str, str]
+) -> None:
+    """A caller limited to a lane or a tenant could have any awaiting job settled."""
+
+    @app.job(lane="calls")
+    async def call(job: hw.Job) -> None:
+        await job.hand_over(timeout="1h")
+
+    @call.reconcile
+    async def ask(awaited: hw.Awaited) -> hw.Ended:
+        return hw.Ended("dead", reason=f"asked for {awaited.id}")
+
+    app.lane("theirs")
+    async with working(app):
+        sent = await app.send_async(call)
+        await store.becomes(sent.id, "awaiting")
+        facts = {"job": sent.id, "run": 1, "asked": 1}
+        forged = app.kind("call.reconcile").make(**other, **facts)
+        await app.store.enqueue([forged])
+        await store.ends(forged.id)
+        assert (await store.job(sent.id)).state == "awaiting"
+        genuine = app.kind("call.reconcile").make(**facts)
+        await app.store.enqueue([genuine])
+        assert (await store.ends(sent.id)).reason == f"asked for {sent.id}"

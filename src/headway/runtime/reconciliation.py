@@ -74,7 +74,8 @@ async def reconcile(
 ) -> None:
     """Call the reconcile handler for an awaiting job, and signal its answer to the store.
 
-    Nothing is done if the job's run no longer awaits, or its offer has been accepted.
+    Nothing is done if the job's run no longer awaits, its offer has been accepted, or it belongs to
+    another lane or tenant than the reconcile job.
 
     Args:
         job: the reconcile job, not the awaiting one.
@@ -87,6 +88,9 @@ async def reconcile(
     facts = _facts.decode(job.claimed.args)
     view = await store.read(JobQuery(id=facts.job))
     if view is None or view.state is not State.AWAITING or view.run != facts.run:
+        return
+    if (view.lane, view.tenant) != (job.lane, job.tenant):
+        # Sent by a caller, not created for this job: callers of other scopes can name any job.
         return
     if view.cascade is not None and view.cascade.accepted:
         return
