@@ -19,7 +19,7 @@ import pytest
 import headway as hw
 from headway.contract.signals import Decided, Signal, SignalResult
 from headway.contract.views import GatesQuery, JobsQuery, StatsQuery
-from headway.core.errors import InvalidValue
+from headway.core.errors import BacklogFull, InvalidValue, KeyConflict
 from headway.core.job import MAX_BATCH
 from headway.runtime.sources import REBUILD_LEASE_MS, SourceSync
 from headway.runtime.timing import pause
@@ -167,6 +167,50 @@ async def test_missing_jobs_are_spread_over_a_window_that_grows_with_their_numbe
     spans = [dues[240 * (tenth + 1)] - dues[240 * tenth] for tenth in range(1, 9)]
     assert all(800 < span < 7_200 for span in spans), spans
     assert (await sync.scan(leads)).missing == 0
+
+
+async def test_refused_job_holds_back_no_other_job_of_its_source(
+    app: hw.App, store: ObservedStore
+) -> None:
+    names = {f"n{number}": "before" for number in range(MAX_BATCH + 10)}
+
+    @app.job(lane="calls", key="{phone}")
+    async def call(phone: str, name: str) -> None: ...
+
+    @app.source()
+    async def leads() -> AsyncIterator[hw.NewJob]:
+        for phone, name in names.items():
+            yield call.make(phone=phone, name=name)
+
+    await app.declare()
+    sync = SourceSync(store, [leads], app.declare, timing=hw.Timing(), name="tester")
+    for phone in ("n3", "n900"):
+        await app.send_async(call, phone=phone, name="after")
+    with pytest.raises(KeyConflict):
+        await sync.scan(leads)
+    assert leads.last is not None
+    assert (leads.last.rows, leads.last.missing) == (len(names), len(names) - 2)
+
+
+async def test_lane_that_is_full_gets_as_many_jobs_of_a_source_as_it_has_room_for(
+    app: hw.App, store: ObservedStore
+) -> None:
+    @app.job(lane="calls", key="{n}")
+    async def call(n: int) -> None: ...
+
+    @app.source()
+    async def leads() -> AsyncIterator[hw.NewJob]:
+        for n in range(2 * MAX_BATCH):
+            yield call.make(n=n)
+
+    app.lane("calls", max_backlog=700)
+    await app.declare()
+    sync = SourceSync(store, [leads], app.declare, timing=hw.Timing(), name="tester")
+    with pytest.raises(BacklogFull):
+        await sync.scan(leads)
+    assert leads.last is not None
+    assert leads.last.missing == 700
+    assert len(store.asked("enqueue")) < 30
 
 
 async def test_job_without_a_key_is_refused_and_the_worker_continues(

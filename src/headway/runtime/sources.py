@@ -32,7 +32,15 @@ from headway.contract.extensions import Repairable
 from headway.contract.store import InFlight, Store
 from headway.contract.views import StatsQuery
 from headway.core.duration import parse_duration
-from headway.core.errors import HeadwayError, InvalidValue
+from headway.core.errors import (
+    BacklogFull,
+    CallerError,
+    HeadwayError,
+    IdConflict,
+    InvalidValue,
+    KeyConflict,
+    PayloadTooLarge,
+)
 from headway.core.gates.spec import check_count
 from headway.core.instant import parse_instant
 from headway.core.job import MAX_BATCH, NewJob, check_made
@@ -50,6 +58,10 @@ RETRY_AFTER = 2.0
 """Seconds until work in flight is read again after reading or restoring it failed."""
 
 _log = logging.getLogger("headway.sources")
+
+
+def _is_full(refused: Sequence[CallerError]) -> bool:
+    return bool(refused) and isinstance(refused[-1], BacklogFull)
 
 
 class SourceSync:
@@ -123,9 +135,10 @@ class SourceSync:
 
         Raises:
             InvalidValue: the source yielded something that is not a job with a key.
-            CallerError: a job was refused; the pages before it are created.
+            CallerError: a job was refused; the others are created, unless their lane is full.
         """
         rows = missing = window_ms = 0
+        refused: list[CallerError] = []
         async with aclosing(source.pending()) as pages:
             async for page in pages:
                 jobs = [_checked(job) for job in page]
@@ -133,8 +146,9 @@ class SourceSync:
                 from_ms, rows = missing * 1000 // source.rate, rows + len(jobs)
                 window_ms = (missing + len(jobs)) * 1000 // source.rate
                 spread = [_spread(job, now, from_ms, window_ms) for job in jobs]
-                replies = await self._store.enqueue(spread)
-                missing += sum(reply.created for reply in replies)
+                missing += await self._enqueue(spread, refused)
+                if _is_full(refused):
+                    break
                 await self._leads(f"source:{source.name}", SCAN_LEASE_MS)
         scan = SourceScan(rows=rows, missing=missing, window_ms=missing * 1000 // source.rate)
         source.last = scan
@@ -146,7 +160,33 @@ class SourceSync:
                 rows,
                 scan.window_ms / 1000,
             )
+        if refused:
+            raise refused[0]
         return scan
+
+    async def _enqueue(self, jobs: Sequence[NewJob], refused: list[CallerError]) -> int:
+        """Create jobs without those that the store refuses, such as one whose row has changed.
+
+        Args:
+            refused: gets the error of each refused job, by halving the batch until it is alone.
+
+        Returns:
+            How many were created.
+
+        Raises:
+            CallerError: the store refuses all jobs, such as a lost one, which knows no gates.
+        """
+        try:
+            return sum(reply.created for reply in await self._store.enqueue(jobs))
+        except (KeyConflict, IdConflict, InvalidValue, PayloadTooLarge, BacklogFull) as error:
+            if len(jobs) == 1:
+                refused.append(error)
+                return 0
+        half = len(jobs) // 2
+        created = await self._enqueue(jobs[:half], refused)
+        if _is_full(refused):
+            return created
+        return created + await self._enqueue(jobs[half:], refused)
 
     async def _until_done(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
