@@ -19,17 +19,21 @@ from headway.core.job import NewJob
 from headway.core.state import State
 from headway.runtime.settings_table import read_table
 from headway.runtime.timing import Timing
+from headway.systems.calls.intake import LeadRecipe
 from headway.systems.calls.source_table.migration import MIGRATION, Migration
-from headway.systems.calls.source_table.row_sync import RowSync
+from headway.systems.calls.source_table.row_sync import RowSync, _in_flight
 from headway.systems.calls.source_table.settings import (
     LeadRow,
     MigrationMode,
     MigrationPlan,
     MigrationSettings,
     Recipe,
+    RowState,
     lead_of,
 )
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database, until_it_waits
+from tests.systems.calls.calls_rig import NUMBER, PHONE
+from tests.systems.calls.calls_rig import calling as on_own_table
 from tests.systems.calls.source_table.databases import make_theirs, opened, run, settings_of
 from tests.systems.calls.source_table.site import Site, calling, lead
 from tests.systems.telephony.carrier_rig import carrying
@@ -401,3 +405,19 @@ async def test_two_operators_may_choose_at_once(
             await choosing
             now = await migration.current_plan()
             assert (now.plan.mode, now.changed_by) == (MigrationMode.SHADOW, "me")
+
+
+async def test_call_whose_template_was_removed_is_restored_in_a_lost_store(tmp_path: Path) -> None:
+    """Its row would stay running permanently, and its line would be used for a second call."""
+    async with on_own_table(tmp_path, work=False, settings={"table": {"own": True}}) as calls:
+        await calls.number()
+        row = LeadRow(
+            id="7", phone=PHONE, tz="UTC", reseller="acme", template="removed", due_at=1_000_000
+        )
+        running = RowState(
+            row=row, status="running", ours=True, ref=f"{row.lead}:1", number=NUMBER, since_at=1
+        )
+        recipe = LeadRecipe(context=calls.system.context)
+        restored = await _in_flight(calls.app.kind("lead"), recipe, running)
+    assert restored.job.id == row.lead
+    assert dict(restored.members) == {"calls.numbers": NUMBER}

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from headway.contract.operate import Edit, Verb
 from headway.contract.store import InFlight, Store
 from headway.contract.views import JobsQuery, JobView
-from headway.core.errors import CallerError
+from headway.core.errors import CallerError, UnknownRecord
 from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
 from headway.core.state import FINAL, QUEUED, State
@@ -31,6 +32,7 @@ from headway.systems.calls.source_table.settings import (
     Recipe,
     RowState,
 )
+from headway.systems.calls.template import DEFAULT
 from headway.systems.jobs import act
 
 NOT_OURS = "NOT_OURS"
@@ -195,7 +197,11 @@ def declare_source(app: App, lead: Kind, recipe: Recipe, table: LeadTable, sync:
 
 async def _in_flight(lead: Kind, recipe: Recipe, state: RowState) -> InFlight:
     made = recipe.job(state.row)
-    specs = await recipe.dial_gates(state.row)
+    try:
+        specs = await recipe.dial_gates(state.row)
+    except UnknownRecord:
+        # The template was removed during the call, which must still be awaited.
+        specs = await recipe.dial_gates(replace(state.row, template=DEFAULT))
     gates = lead.uses(DIAL, made.lane, made.tenant, made.args, specs)
     members = _members(specs, state.number)
     if not members:
