@@ -126,3 +126,23 @@ async def test_results_of_the_older_system_are_shown_beside_and_compared(
         wrong = await site.rig.call(Role.VIEWER, "GET", f"/calls/migration/shadow?cursor={cursor}")
         assert wrong.status_code == 422, text
         assert "the cursor does not belong to this listing" in wrong.text
+
+
+async def test_job_of_another_reseller_decides_nothing_about_a_row(site: Site) -> None:
+    token = await site.rig.token(Role.PRODUCER, tenants=["acme"])
+    args = {"phone": "+15550100000", "tz": "UTC", "template": "default"}
+    of = {"kind": "lead_shadow", "lane": "calls.shadow", "tenant": "acme"}
+    made = [
+        # Row 1 belongs to bolt, and row 99 does not exist.
+        await site.rig.send(
+            token, key=f"{n}", args={**args, "row": row, "reseller": reseller}, **of
+        )
+        for n, (row, reseller) in enumerate([("1", "acme"), ("1", "bolt"), ("99", "acme")])
+    ]
+
+    async def ended() -> bool:
+        page = await site.app.store.read(JobsQuery(ids=tuple(made), limit=len(made)))
+        return all(job.state is State.SUCCEEDED for job in page.rows)
+
+    await site.until(ended, "all ended")
+    assert (await site.rig.ask(Role.VIEWER, "/calls/migration/shadow"))["rows"] == []
