@@ -22,12 +22,7 @@ from headway.contract.views import TokensQuery, TokenView
 from headway.core.errors import AccessError, Forbidden, StoreError, TooManyRequests, Unauthenticated
 from headway.runtime.timing import Timing
 from headway.runtime.tokens import matches, parse
-from headway.server.caller import (
-    OPEN_CALLER,
-    Caller,
-    Permission,
-    caller_of,
-)
+from headway.server.caller import OPEN_CALLER, Caller, Permission, caller_of
 
 MOST_CALLERS = 10_000
 

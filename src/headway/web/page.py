@@ -13,15 +13,7 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import (
-    Any,
-    Literal,
-    Protocol,
-    TypeVar,
-    cast,
-    get_type_hints,
-    runtime_checkable,
-)
+from typing import Any, Literal, Protocol, TypeVar, cast, get_type_hints, runtime_checkable
 from urllib.parse import quote, urlencode
 
 import msgspec

@@ -29,13 +29,7 @@ from headway.bridges.cassandra.rows import (
 )
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
-from headway.core.errors import (
-    BacklogFull,
-    CallerError,
-    HeadwayError,
-    InvalidValue,
-    UnknownGate,
-)
+from headway.core.errors import BacklogFull, CallerError, HeadwayError, InvalidValue, UnknownGate
 from headway.core.job import NewJob
 from headway.runtime.timing import Timing
 

@@ -14,13 +14,7 @@ import structlog
 
 from headway.contract.extensions import Repairable
 from headway.contract.store import Store
-from headway.core.errors import (
-    HeadwayError,
-    StoreChanged,
-    StoreError,
-    StoreFull,
-    StoreUnavailable,
-)
+from headway.core.errors import HeadwayError, StoreChanged, StoreError, StoreFull, StoreUnavailable
 from headway.runtime.latency import lane_latencies
 from headway.runtime.timing import Timing
 from headway.server.alerts.engine import STORE_AWAY

@@ -25,12 +25,7 @@ from headway.server.bodies.base import (
     without_nul,
 )
 from headway.server.bodies.jobs import MOST_GATES, GateBody, JobBody
-from headway.server.long_polling.claiming import (
-    MAX_REQUEST,
-    MAX_WANTED,
-    MAX_WEIGHT,
-    read_lanes,
-)
+from headway.server.long_polling.claiming import MAX_REQUEST, MAX_WANTED, MAX_WEIGHT, read_lanes
 
 
 class LaneWeightBody(Body):

@@ -29,12 +29,7 @@ from headway.server.long_polling.claiming import (
     check_lanes,
     is_pattern,
 )
-from headway.server.replies import (
-    attribute_docs,
-    disconnected,
-    reply,
-    reply_model,
-)
+from headway.server.replies import attribute_docs, disconnected, reply, reply_model
 from headway.server.routes.signals import signal_urls
 from headway.server.routing import TheService, router
 from headway.server.service import Service

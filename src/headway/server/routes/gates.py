@@ -16,12 +16,7 @@ from headway.core.job import derived_id
 from headway.core.local_time import MAX_AT
 from headway.server.access import Definer, Observer, needs
 from headway.server.bodies.base import Name
-from headway.server.bodies.definitions import (
-    AnyGate,
-    ClosureBody,
-    GateNumbersBody,
-    PermitBody,
-)
+from headway.server.bodies.definitions import AnyGate, ClosureBody, GateNumbersBody, PermitBody
 from headway.server.caller import Caller, Permission
 from headway.server.paging import (
     DEFINED,

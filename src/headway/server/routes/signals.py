@@ -23,14 +23,7 @@ from headway.server.hooks.request import (
     read_form,
     received,
 )
-from headway.server.hooks.signals import (
-    VERBS,
-    SignalBody,
-    deliver,
-    digest_id,
-    job_of,
-    signal_of,
-)
+from headway.server.hooks.signals import VERBS, SignalBody, deliver, digest_id, job_of, signal_of
 from headway.server.hooks.twilio import Form, is_status, status_signals
 from headway.server.replies import answer, reply_model
 from headway.server.routing import TheService, router

@@ -16,12 +16,7 @@ from headway.core.errors import Forbidden, IdConflict, InvalidValue
 from headway.runtime.tokens import ShownToken, new_token, rotate, shown_token
 from headway.server.access import Reader, needs
 from headway.server.bodies.base import Body, FailFastList, Name, Span, TenantName, When, examples
-from headway.server.caller import (
-    OPEN_CALLER,
-    Caller,
-    Permission,
-    permissions,
-)
+from headway.server.caller import OPEN_CALLER, Caller, Permission, permissions
 from headway.server.paging import DEFINED, RepeatKey, WhichPage, check_repeat_key, defined, page_of
 from headway.server.problems import add_members
 from headway.server.replies import answer, page_model, reply

@@ -21,14 +21,7 @@ from headway.core.timetable.fires import fires_between, next_fires
 from headway.core.timetable.schedule import Schedule, format_schedule
 from headway.server.caller import Permission
 from headway.systems.automations.config import Automation
-from headway.systems.automations.dispatcher import (
-    LANE,
-    LIMIT,
-    LIVE,
-    NAME,
-    Dispatcher,
-    entries_of,
-)
+from headway.systems.automations.dispatcher import LANE, LIMIT, LIVE, NAME, Dispatcher, entries_of
 from headway.systems.automations.folders import Folders
 from headway.systems.automations.reports import document_of, is_session, jobs_of, sessions, status
 from headway.systems.automations.routes import (

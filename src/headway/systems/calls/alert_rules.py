@@ -20,12 +20,7 @@ from headway.server.alerts.rules import (
     Share,
     ThresholdTable,
 )
-from headway.systems.calls.overview import (
-    CallsOverview,
-    CountedEvent,
-    LinePool,
-    without_number,
-)
+from headway.systems.calls.overview import CallsOverview, CountedEvent, LinePool, without_number
 from headway.systems.directory.tally import counts_of
 
 FREE = 0.05

@@ -29,13 +29,7 @@ from headway.server.caller import Caller
 from headway.server.finding import bounded_page, jobs_by_id
 from headway.server.paging import PageQuery, check_number_cursor
 from headway.server.problems import add_members
-from headway.server.replies import (
-    answer,
-    extended_model,
-    json_reply,
-    page_model,
-    reply,
-)
+from headway.server.replies import answer, extended_model, json_reply, page_model, reply
 from headway.server.routing import TheService, router
 from headway.server.service import Service
 from headway.server.visibility import visible_why

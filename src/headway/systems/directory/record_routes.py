@@ -18,12 +18,7 @@ from headway.server.caller import Caller
 from headway.server.paging import PageQuery, decode_cursor, encode_cursor
 from headway.server.replies import answer, page_model, reply_model
 from headway.server.routing import TheService
-from headway.systems.directory.importing import (
-    CSV_BODY,
-    ImportParams,
-    run_import,
-    uploaded,
-)
+from headway.systems.directory.importing import CSV_BODY, ImportParams, run_import, uploaded
 from headway.systems.directory.records import MAX_ID, ImportReport, New, R, RecordChange, Records
 
 _Handler = Callable[..., Awaitable[Response]]

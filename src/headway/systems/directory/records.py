@@ -22,12 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Mapped, mapped_column
 
 from headway.contract.store import Store
-from headway.core.errors import (
-    IdConflict,
-    InvalidValue,
-    KeyConflict,
-    UnknownRecord,
-)
+from headway.core.errors import IdConflict, InvalidValue, KeyConflict, UnknownRecord
 from headway.core.naming import check_name
 from headway.server.bodies.base import Body
 from headway.server.caller import Caller, Permission

@@ -14,12 +14,7 @@ from apprise import NotifyType
 
 from headway.contract.signals import Signal, SignalKind, SignalResult
 from headway.contract.views import JobQuery, JobView, StatsQuery
-from headway.core.errors import (
-    InvalidValue,
-    ProviderRefused,
-    ProviderUnsure,
-    StoreUnavailable,
-)
+from headway.core.errors import InvalidValue, ProviderRefused, ProviderUnsure, StoreUnavailable
 from headway.core.state import State
 from headway.runtime.handler_results import Dead, Ended, Next, Retry, Running, Snooze, Unknown
 from headway.runtime.job import Job
@@ -28,13 +23,7 @@ from headway.runtime.records import encode
 from headway.server.alerts.apprise_sink import AppriseAddress
 from headway.systems.field_service.context import DIRECTORY_RETRY, FieldContext
 from headway.systems.field_service.records import User
-from headway.systems.field_service.request import (
-    LINES,
-    NUMBER_REFUSED,
-    is_open,
-    run_of,
-    user_of,
-)
+from headway.systems.field_service.request import LINES, NUMBER_REFUSED, is_open, run_of, user_of
 from headway.systems.field_service.settings import FieldSettings
 from headway.systems.telephony.texts import TextOrder
 from headway.systems.telephony.voice import (

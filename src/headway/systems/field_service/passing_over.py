@@ -10,14 +10,7 @@ from collections.abc import Iterable
 
 from headway.contract.operate import Edit, Verb
 from headway.contract.store import Store, read_pages
-from headway.contract.views import (
-    GatesQuery,
-    GateState,
-    JobQuery,
-    JobsQuery,
-    JobView,
-    LanesQuery,
-)
+from headway.contract.views import GatesQuery, GateState, JobQuery, JobsQuery, JobView, LanesQuery
 from headway.core.cascade import Answer
 from headway.core.state import QUEUED, State
 from headway.systems.field_service.request import (

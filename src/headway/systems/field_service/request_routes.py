@@ -13,12 +13,7 @@ from headway.server.access import Reader, Sender, needs
 from headway.server.caller import Caller, Permission
 from headway.server.finding import bounded_page
 from headway.server.paging import PageQuery, check_number_cursor
-from headway.server.replies import (
-    answer,
-    extended_model,
-    page_model,
-    plain_value,
-)
+from headway.server.replies import answer, extended_model, page_model, plain_value
 from headway.server.routing import TheService, router
 from headway.server.sending import send_jobs
 from headway.server.service import Service

@@ -11,14 +11,7 @@ from headway.server.caller import Caller, Permission
 from headway.server.finding import held_jobs
 from headway.systems.jobs import count_queued
 from headway.systems.lanes.routes import retry
-from headway.web.page import (
-    REASON,
-    Action,
-    DashboardPage,
-    PageView,
-    RouteCall,
-    TemplateContext,
-)
+from headway.web.page import REASON, Action, DashboardPage, PageView, RouteCall, TemplateContext
 
 ROWS = 50
 """Maximum number of lanes on the page, deepest first."""

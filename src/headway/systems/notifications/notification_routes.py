@@ -15,13 +15,7 @@ from headway.core.state import FINAL, State
 from headway.server.access import Reader, Sender
 from headway.server.caller import Caller
 from headway.server.paging import PageQuery
-from headway.server.replies import (
-    answer,
-    json_reply,
-    page_model,
-    reply,
-    reply_model,
-)
+from headway.server.replies import answer, json_reply, page_model, reply, reply_model
 from headway.server.routing import TheService, router
 from headway.systems.directory.records import MAX_ID
 from headway.systems.jobs import act

@@ -13,21 +13,10 @@ from headway.core.errors import InvalidValue
 from headway.server.caller import Permission
 from headway.systems.jobs import count_queued, find_lane
 from headway.systems.notifications.context import NotifyContext, check_caller
-from headway.systems.notifications.listings import (
-    NotificationsParams,
-    Timeline,
-    page_of,
-    timeline,
-)
+from headway.systems.notifications.listings import NotificationsParams, Timeline, page_of, timeline
 from headway.systems.notifications.message_templates import TEMPLATES, PreviewAsked, preview
 from headway.systems.notifications.metrics import Totals, overdue_ms
-from headway.systems.notifications.notification import (
-    HISTORY_LANE,
-    NAME,
-    Channel,
-    Status,
-    Tallied,
-)
+from headway.systems.notifications.notification import HISTORY_LANE, NAME, Channel, Status, Tallied
 from headway.systems.notifications.notification_routes import cancel
 from headway.systems.notifications.recipients import RECIPIENTS
 from headway.systems.notifications.records import MessageTemplate, Recipient

@@ -15,15 +15,7 @@ from headway.server.caller import Permission
 from headway.server.finding import run_times
 from headway.server.visibility import visible_why
 from headway.web.page import DashboardPage, PageView, TemplateContext, everyone
-from headway.web.pages.jobs import (
-    CANCEL,
-    EDIT,
-    RETRY,
-    RETRY_EDITED,
-    RUN_NOW,
-    actions_for,
-    carried,
-)
+from headway.web.pages.jobs import CANCEL, EDIT, RETRY, RETRY_EDITED, RUN_NOW, actions_for, carried
 from headway.web.shared_reads import SLOW_S
 
 MOST_RUNS = 25

@@ -22,14 +22,7 @@ from headway.server.caller import Caller, Permission
 from headway.server.entry_fires import fire_ids, has_fired
 from headway.server.finding import jobs_by_id
 from headway.server.routes import timetable as routes
-from headway.web.page import (
-    Action,
-    DashboardPage,
-    PageView,
-    RouteCall,
-    TemplateContext,
-    rows_of,
-)
+from headway.web.page import Action, DashboardPage, PageView, RouteCall, TemplateContext, rows_of
 from headway.web.shared_reads import SLOW_S
 
 DRAWN = 100

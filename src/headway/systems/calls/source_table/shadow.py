@@ -12,17 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Index,
-    String,
-    Table,
-    Text,
-    func,
-    select,
-    update,
-)
+from sqlalchemy import BigInteger, Column, Index, String, Table, Text, func, select, update
 
 from headway.core.errors import UnknownRecord
 from headway.core.gates.spec import GateSpec
@@ -35,11 +25,7 @@ from headway.runtime.reconciliation import Awaited
 from headway.systems.calls.catalogue import Base
 from headway.systems.calls.source_table.lead_table import LeadTable, insert_into
 from headway.systems.calls.source_table.migration import Migration
-from headway.systems.calls.source_table.settings import (
-    LeadRow,
-    MigrationMode,
-    Recipe,
-)
+from headway.systems.calls.source_table.settings import LeadRow, MigrationMode, Recipe
 from headway.systems.directory.database import Directory
 
 SHADOW = Table(

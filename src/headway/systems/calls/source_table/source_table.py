@@ -33,11 +33,7 @@ from headway.systems.calls.source_table.row_sync import (
     declare_source,
     is_elsewhere,
 )
-from headway.systems.calls.source_table.settings import (
-    LeadRow,
-    Recipe,
-    lead_of,
-)
+from headway.systems.calls.source_table.settings import LeadRow, Recipe, lead_of
 from headway.systems.calls.source_table.shadow import ShadowDecisions, declare_shadow
 
 
