@@ -58,6 +58,8 @@ NOT_OVER_HTTP = {
     "test_gate_named_twice_is_refused_before_its_amount": "the body refuses the amount",
     "test_retried_job_asks_the_given_candidates_again": "HTTP takes no other candidates",
     "test_signal_with_nul_in_a_name_is_refused": "one in `known_as` is omitted",
+    "test_signal_with_an_invalid_text_is_refused_and_writes_nothing[nul]": "it is replaced",
+    "test_signal_with_an_invalid_candidate_is_refused[nul]": "the same",
     "test_reference_names_its_own_run_though_another_job_took_it_before": (
         "the reference of another job is refused"
     ),

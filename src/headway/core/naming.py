@@ -11,6 +11,11 @@ from headway.core.errors import InvalidValue
 
 MAX_NAME = 512
 """Maximum length, in characters, of the name of a lane, tenant, kind, gate, key or subject."""
+MAX_NOTE = 80_000
+"""Maximum length, in characters, of a reason or label that a caller passes.
+
+Even with every character escaped, a reason of this length fits into the arguments of a follow-up.
+"""
 
 ALWAYS_KNOWN = frozenset({"tenant", "lane", "kind"})
 """Placeholders with few values: a gate with no other placeholders is shared."""
@@ -58,6 +63,18 @@ def check_text(what: str, text: str) -> str:
         message = f"{what} {text!r} contains NUL"
         raise InvalidValue(message, hint="remove the NUL character")
     return text
+
+
+def check_note(what: str, text: str) -> str:
+    """Validate a text for people, such as a reason, and return it unchanged.
+
+    Raises:
+        InvalidValue: it is too long, or contains NUL or a lone surrogate.
+    """
+    if len(text) > MAX_NOTE:
+        message = f"{what} has {len(text)} characters"
+        raise InvalidValue(message, hint=f"at most {MAX_NOTE}")
+    return check_text(what, text)
 
 
 @lru_cache(maxsize=4096)

@@ -27,7 +27,7 @@ from headway.contract.outcomes import (
 from headway.contract.store import InFlight
 from headway.core.check import check_jobs
 from headway.core.job import DEFAULT_POLICY, MAX_ERROR, MAX_REASON, JobPolicy, NewJob
-from headway.core.naming import check_name
+from headway.core.naming import check_name, check_note
 from headway.stores.ledger.lane_claim import BEGAN
 from headway.stores.ledger.packing import decode_entry
 from headway.stores.ledger.tokenchanges import check_uses
@@ -240,6 +240,7 @@ def beat_request(request: BeatRequest) -> PackedRequest:
 def define_request(request: DefineRequest) -> PackedRequest:
     """Return definitions, each with the name of its class."""
     check_name("author", request.author)
+    check_note("reason", request.reason)
     return {
         "author": request.author,
         "reason": request.reason,

@@ -25,11 +25,10 @@ from headway.core.errors import (
     StoreUnavailable,
 )
 from headway.core.job import TRAIL_KEPT_MS, NewJob
-from headway.core.naming import check_name
 from headway.stores.ledger.calls import in_thread, running_loop
 from headway.stores.ledger.fingerprint import process_name, store_changed
 from headway.stores.ledger.lane_claim import with_seen
-from headway.stores.ledger.verbs.act import check_edit
+from headway.stores.ledger.verbs.act import check_act, check_release
 from headway.stores.ledger.verbs.claim import check_claim
 from headway.stores.ledger.verbs.enqueue import check_batch
 from headway.stores.ledger.verbs.signal import check_signal
@@ -155,10 +154,7 @@ class RedisStore:
     # Operating
 
     async def act(self, request: ActRequest) -> list[ActReply]:
-        check_batch("act", len(request.ids))
-        check_name("author", request.author)
-        check_name("request", request.request)
-        check_edit(request.edit)
+        check_act(request)
         reply = await self._do("verbs.act", named(request))
         return replies.acted(reply.value)
 
@@ -169,8 +165,7 @@ class RedisStore:
     async def release_permit(
         self, gate: str, job: str, author: str, reason: str, *, request: str = ""
     ) -> bool:
-        check_name("gate", gate)
-        check_name("author", author)
+        check_release(gate, job, author, reason, request)
         fields = {**_authored(author, reason), "gate": gate, "job": job, "request": request}
         reply = await self._do("verbs.act.release_permit", fields)
         return replies.read(reply.value, bool)

@@ -8,6 +8,7 @@ from headway.contract.definitions import (
     CloseGate,
     DeclareGate,
     DeclareLane,
+    DefineRequest,
     LaneSpec,
     OpenGate,
     ResetGate,
@@ -24,7 +25,13 @@ from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateSpec, GateUse
 from headway.core.state import State
-from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig
+from headway.testing.conformance.rig import (
+    AUTHOR,
+    REASON,
+    ConformanceGroup,
+    Rig,
+    each_bad_note,
+)
 from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import use_of
 
@@ -212,6 +219,27 @@ class DefineGroup(ConformanceGroup):
             await rig.define(impossible, invalid)
         with pytest.raises(InvalidValue, match="capacity"):
             await rig.define(invalid, revision=99)
+
+    @each_bad_note
+    async def test_change_with_an_invalid_reason_is_refused_and_writes_nothing(
+        self, rig: Rig, text: str
+    ) -> None:
+        await rig.declare(LINE)
+        closing = CloseGate(name="line", reason=text)
+        for request in (
+            DefineRequest(items=(closing,), author=AUTHOR),
+            DefineRequest(items=(CloseGate(name="line"),), author=AUTHOR, reason=text),
+        ):
+            async with rig.refuses(InvalidValue, match="reason"):
+                await rig.store.define(request)
+
+    @pytest.mark.parametrize("name", ["", "nul\0", "\ud800"], ids=["empty", "nul", "surrogate"])
+    async def test_gate_to_change_with_an_invalid_name_is_refused(
+        self, rig: Rig, name: str
+    ) -> None:
+        for item in (CloseGate(name=name), OpenGate(name=name), ResetGate(name=name)):
+            async with rig.refuses(InvalidValue, match="gate"):
+                await rig.define(item)
 
     async def test_keyed_template_itself_cannot_be_closed(self, rig: Rig) -> None:
         await rig.declare(PHONE)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
-from headway.contract.operate import Acted, Edit, Verb
+from headway.contract.operate import Acted, ActRequest, Edit, Verb
 from headway.contract.outcomes import (
     Died,
     Failed,
@@ -21,7 +22,8 @@ from headway.contract.signals import Decided, SignalResult
 from headway.contract.store import Sent
 from headway.core.errors import InvalidValue
 from headway.core.gates.slots import Slots
-from headway.core.job import MAX_PRIORITY
+from headway.core.job import MAX_PRIORITY, FollowUp, JobPolicy
+from headway.core.naming import MAX_NOTE
 from headway.core.state import State
 from headway.testing.conformance.rig import (
     AUTHOR,
@@ -30,6 +32,7 @@ from headway.testing.conformance.rig import (
     ConformanceGroup,
     Rig,
     dial,
+    each_bad_note,
     each_end,
     policy_with,
 )
@@ -133,6 +136,38 @@ class ActGroup(ConformanceGroup):
         rig.clock.advance(4_000)
         run = await rig.worker.take_one()
         assert (run.priority, run.args) == (9, b'{"number":2}')
+
+    @each_bad_note
+    async def test_action_with_an_invalid_reason_is_refused_and_writes_nothing(
+        self, rig: Rig, text: str
+    ) -> None:
+        job = await rig.add()
+        request = ActRequest(
+            request="once", ids=(job.id,), verb=Verb.CANCEL, author=AUTHOR, reason=text
+        )
+        async with rig.refuses(InvalidValue, match="reason"):
+            await rig.store.act(request)
+
+    async def test_longest_reason_is_kept_and_given_to_the_follow_up(self, rig: Rig) -> None:
+        states = (State.CANCELLED,)
+        job = await rig.add(policy=JobPolicy(on_final=FollowUp(kind="alert", states=states)))
+        reason = "\U0001f4de" * MAX_NOTE
+        request = ActRequest(
+            request="once", ids=(job.id,), verb=Verb.CANCEL, author=AUTHOR, reason=reason
+        )
+        assert [one.answer for one in await rig.store.act(request)] == [Acted.DONE]
+        (line,) = (await rig.view(job.id)).trail
+        assert line.reason == reason
+        follow_up = await rig.worker.take_one(job.lane)
+        assert msgspec.json.decode(follow_up.args)["reason"] == reason
+
+    @pytest.mark.parametrize("text", ["nul\0", "\ud800"], ids=["nul", "surrogate"])
+    async def test_action_on_an_invalid_id_is_refused_and_writes_nothing(
+        self, rig: Rig, text: str
+    ) -> None:
+        job = await rig.add()
+        async with rig.refuses(InvalidValue, match="id"):
+            await rig.cancel(job.id, text)
 
     async def test_edit_out_of_range_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         job = await rig.add()

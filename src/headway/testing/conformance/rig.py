@@ -52,6 +52,7 @@ from headway.contract.views import (
 from headway.core.cascade import CANDIDATE, Cascade
 from headway.core.gates.spec import GateNeed, GateSpec, GateUse
 from headway.core.job import DEFAULT_POLICY, JobPolicy, NewJob
+from headway.core.naming import MAX_NOTE
 from headway.core.state import State
 from headway.testing.clock import FakeClock
 from headway.testing.conformance.worker import LANE, PlayedWorker
@@ -68,6 +69,12 @@ REASON = "a drill"
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 LIMIT_S = 10
 """In seconds. A wait that takes longer was not woken."""
+
+
+each_bad_note = pytest.mark.parametrize(
+    "text", ["nul\0", "\ud800", "x" * (MAX_NOTE + 1)], ids=["nul", "surrogate", "long"]
+)
+"""Runs a test with each reason or label that is refused."""
 
 
 class _Short(TypedDict):

@@ -16,6 +16,7 @@ from headway.testing.conformance.rig import (
     ConformanceGroup,
     Rig,
     dial,
+    each_bad_note,
     policy_with,
     ref,
 )
@@ -69,6 +70,26 @@ class SignalGroup(ConformanceGroup):
         for fields in ({"key": "a\0"}, {"event": "e\0"}, {"known_as": "a\0"}):
             async with rig.refuses(InvalidValue, match="NUL"):
                 await rig.store.signal(replace(Signal(key=call.key, event="end"), **fields))
+
+    @each_bad_note
+    async def test_signal_with_an_invalid_text_is_refused_and_writes_nothing(
+        self, rig: Rig, text: str
+    ) -> None:
+        call = await dial(rig)
+        note = Signal(key=call.key, event="noted", kind=SignalKind.NOTE)
+        for event in (
+            replace(note, label=text),
+            replace(note, reason=text),
+            Signal(key=call.key, event="end", reason=text, decided=Decided.DEAD),
+            Signal(key="unknown", event="early", reason=text),
+        ):
+            async with rig.refuses(InvalidValue):
+                await rig.store.signal(event)
+
+    @pytest.mark.parametrize("text", ["nul\0", "\ud800"], ids=["nul", "surrogate"])
+    async def test_signal_with_an_invalid_candidate_is_refused(self, rig: Rig, text: str) -> None:
+        async with rig.refuses(InvalidValue):
+            await rig.store.signal(Signal(key="early", event="end", candidate=text))
 
     async def test_retry_by_signal_can_set_the_time_and_uses_an_attempt(self, rig: Rig) -> None:
         call = await dial(rig)

@@ -22,7 +22,13 @@ from headway.core.errors import InvalidValue
 from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
 from headway.core.state import State
-from headway.testing.conformance.rig import UNKNOWN_ID, ConformanceGroup, Rig, each_end
+from headway.testing.conformance.rig import (
+    UNKNOWN_ID,
+    ConformanceGroup,
+    Rig,
+    each_bad_note,
+    each_end,
+)
 from headway.testing.conformance.worker import LANE, PlayedWorker
 from headway.testing.jobs import use_of
 
@@ -262,6 +268,15 @@ class ReleasePermitGroup(ConformanceGroup):
         await rig.check()
         await rig.worker.report(Succeeded(run.id, run.run))
         assert await rig.holders("line") == [second.id]
+
+    @each_bad_note
+    async def test_release_with_an_invalid_text_is_refused_and_revokes_nothing(
+        self, rig: Rig, text: str
+    ) -> None:
+        run = await rig.start(gates=(SINGLE,))
+        async with rig.refuses(InvalidValue):
+            await rig.store.release_permit("line", run.id, "bob", text)
+        assert await rig.used("line") == 1
 
     async def test_permit_is_released_once(self, rig: Rig) -> None:
         run = await rig.start(gates=(SINGLE,))

@@ -8,7 +8,7 @@ from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
 from headway.core.check import LATEST, check_candidates, check_gates
 from headway.core.errors import InvalidValue, PayloadTooLarge
 from headway.core.job import MAX_ARGS, MAX_PRIORITY, body_hash
-from headway.core.naming import check_name
+from headway.core.naming import check_name, check_note, check_text
 from headway.core.state import FINAL, HELD, QUEUED, State
 from headway.stores.ledger.attempts import Stage, enter, stage_of
 from headway.stores.ledger.feeding import feed_gate
@@ -22,10 +22,7 @@ from headway.stores.ledger.verbs.enqueue import check_batch
 
 def act(ledger: Ledger, request: ActRequest) -> list[ActReply]:
     """See `Store.act`."""
-    check_batch("act", len(request.ids))
-    check_name("author", request.author)
-    check_name("request", request.request)
-    check_edit(request.edit)
+    check_act(request)
     before = ledger.trail.answer(request.request)
     if before is not None:
         return decode_replies(before)
@@ -38,6 +35,23 @@ def act(ledger: Ledger, request: ActRequest) -> list[ActReply]:
     ledger.trail.add([TrailRow(0, *shared, reply.id, str(reply.answer)) for reply in done])
     ledger.trail.keep_answer(request.request, encode_json(replies))
     return replies
+
+
+def check_act(request: ActRequest) -> None:
+    """Validate an operator's action.
+
+    Raises:
+        InvalidValue: there are too many ids, an id, the author, the request's id or the reason is
+            not a text that every store can hold, or the edit is invalid.
+        PayloadTooLarge: the arguments are above the limit.
+    """
+    check_batch("act", len(request.ids))
+    for job in request.ids:
+        check_text("the job's id", job)
+    check_name("author", request.author)
+    check_name("request", request.request)
+    check_note("reason", request.reason)
+    check_edit(request.edit)
 
 
 def check_edit(edit: Edit) -> None:
@@ -191,12 +205,24 @@ _VERBS: dict[Verb, Callable[[Step, JobRow, ActRequest], Acted]] = {
 }
 
 
+def check_release(gate: str, job: str, author: str, reason: str, request: str) -> None:
+    """Validate the release of a permit.
+
+    Raises:
+        InvalidValue: a value is not a text that every store can hold.
+    """
+    check_name("gate", gate)
+    check_text("the job's id", job)
+    check_name("author", author)
+    check_note("reason", reason)
+    check_text("request", request)
+
+
 def release_permit(
     ledger: Ledger, gate: str, job: str, author: str, reason: str, request: str
 ) -> bool:
     """See `Store.release_permit`."""
-    check_name("gate", gate)
-    check_name("author", author)
+    check_release(gate, job, author, reason, request)
     if request and ledger.trail.answer(request) is not None:
         return True
     permits = [one for one in ledger.permits.of_jobs([job]) if gate in {one.gate, one.pool}]

@@ -28,7 +28,7 @@ from headway.core.check import check_contents
 from headway.core.errors import InvalidValue, RevisionConflict, UnknownEntry
 from headway.core.gates.pool import member_gate
 from headway.core.job import NewJob
-from headway.core.naming import check_name
+from headway.core.naming import check_name, check_note
 from headway.core.state import State
 from headway.core.timetable.fires import DROPPED
 from headway.stores.ledger.gatechanges import (
@@ -60,6 +60,7 @@ def define(ledger: Ledger, request: DefineRequest) -> int:
         RevisionConflict: the definitions have changed in the meantime; nothing was written.
     """
     check_name("author", request.author)
+    check_note("reason", request.reason)
     texts = [check_item(item) for item in request.items]
     revision = ledger.facts.revision()
     if request.revision is not None and request.revision != revision:
@@ -115,6 +116,11 @@ def check_item(item: Item) -> str:
             check_name("token", item.id)
         case NoteUse():
             check_uses(item)
+        case CloseGate():
+            check_name("gate", item.name)
+            check_note("reason", item.reason)
+        case OpenGate() | ResetGate():
+            check_name("gate", item.name)
         case _:
             pass
     return ""

@@ -8,7 +8,7 @@ from headway.contract.signals import Decided, Signal, SignalKind, SignalReply, S
 from headway.core.cascade import Answer
 from headway.core.check import check_stage, is_job_id, read_reference
 from headway.core.errors import InvalidValue, StoreUnavailable
-from headway.core.naming import check_name
+from headway.core.naming import check_name, check_note, check_text
 from headway.core.state import HELD, State
 from headway.stores.ledger.attempts import accept, another_stage, end_turn, enter, fail
 from headway.stores.ledger.insert import make_ready
@@ -73,12 +73,16 @@ def check_signal(event: Signal) -> None:
     """Validate a signal.
 
     Raises:
-        InvalidValue: a name is invalid, the body is too large, or there is a stage but no retry.
+        InvalidValue: a name or another text is invalid, the body is too large, or there is a
+            stage but no retry.
     """
     check_name("signal key", event.key)
     check_name("event id", event.event)
     if event.known_as:
         check_name("key", event.known_as)
+    check_note("reason", event.reason)
+    check_note("label", event.label)
+    check_text("candidate", event.candidate)
     if event.body is not None and len(event.body) > 1_000_000:
         message = f"the body of event {event.event!r} has {len(event.body)} bytes"
         raise InvalidValue(message, hint="at most 1000000")
