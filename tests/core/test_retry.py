@@ -34,6 +34,7 @@ def test_delays_are_jittered_down_to_half_unless_another_jitter_is_given():
         {"attempts": 0},
         {"attempts": "3"},
         {"attempts": 3.0},
+        {"attempts": 2**31},
         {"attempts": True},
         {"factor": "2"},
         {"factor": None},

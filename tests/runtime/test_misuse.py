@@ -11,6 +11,7 @@ import pytest
 
 import headway as hw
 from headway.core.errors import CallerError, InvalidArguments, InvalidValue, UnknownKind
+from headway.core.naming import MAX_NOTE
 from headway.runtime.timing import Timing
 from headway.stores.memory import MemoryStore
 
@@ -163,3 +164,39 @@ def test_url_or_class_is_refused_as_an_open_store(store: Any) -> None:
         hw.App(store=store)
     with pytest.raises(InvalidValue, match="is not an open store"):
         hw.App("memory://").use(store)
+
+
+@pytest.mark.parametrize("stages", [["check", "dial"], "dial", {"dial": None}, {"dial": "LINE"}])
+def test_stages_that_are_not_lists_of_gates_by_name_are_refused(app: hw.App, stages: Any) -> None:
+    with pytest.raises(InvalidValue, match="of 'plain' are"):
+        app.job(stages=stages)(plain)
+
+
+def test_weights_of_a_lane_that_are_not_by_tenant_are_refused(app: hw.App) -> None:
+    weights: Any = ["acme"]
+    with pytest.raises(InvalidValue, match="weights of the lane 'calls' are"):
+        app.lane("calls", fair="tenant", weights=weights)
+
+
+@pytest.mark.parametrize("enabled", ["no", 1, None])
+def test_enabled_of_an_entry_that_is_not_a_flag_is_refused(app: hw.App, enabled: Any) -> None:
+    with pytest.raises(InvalidValue, match="enabled of the entry 'nightly'"):
+        app.timetable("nightly", "noop", schedule="every 1h", enabled=enabled)
+
+
+@pytest.mark.parametrize("name", ["nul\0", "\ud800", "x" * (MAX_NOTE + 1)], ids=[*"nsl"])
+def test_name_of_a_worker_that_a_store_cannot_hold_is_refused(app: hw.App, name: str) -> None:
+    with pytest.raises(InvalidValue, match="a worker's name"):
+        app.worker(name=name)
+
+
+def test_next_stage_without_a_name_is_refused() -> None:
+    with pytest.raises(InvalidValue, match="stage is empty"):
+        hw.Next("")
+
+
+@pytest.mark.parametrize("reason", [None, 3])
+def test_reason_that_is_not_text_is_refused(app: hw.App, reason: Any) -> None:
+    job = app.send("noop")
+    with pytest.raises(InvalidValue, match="reason must be text"):
+        app.cancel(job.id, reason=reason)

@@ -65,12 +65,15 @@ def check_text(what: str, text: str) -> str:
     return text
 
 
-def check_note(what: str, text: str) -> str:
+def check_note(what: str, text: object) -> str:
     """Validate a text for people, such as a reason, and return it unchanged.
 
     Raises:
-        InvalidValue: it is too long, or contains NUL or a lone surrogate.
+        InvalidValue: it is not text, is too long, or contains NUL or a lone surrogate.
     """
+    if not isinstance(text, str):
+        message = f"{what} must be text, not {type(text).__name__}"
+        raise InvalidValue(message)
     if len(text) > MAX_NOTE:
         message = f"{what} has {len(text)} characters"
         raise InvalidValue(message, hint=f"at most {MAX_NOTE}")

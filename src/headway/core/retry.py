@@ -18,6 +18,7 @@ def draw(seed: str) -> float:
     return int(drawn, 16) / 2**52
 
 
+MAX_ATTEMPTS = 2**31 - 1
 Jitter = Literal["full", "equal", "none"]
 JITTERS: tuple[Jitter, ...] = get_args(Jitter)
 
@@ -78,7 +79,7 @@ def Backoff(  # noqa: N802  (reads as the record that it builds)
     """Return the policy that decides when a failed job is retried.
 
     Args:
-        attempts: number of attempts, at least 1.
+        attempts: number of attempts, from 1 to 2147483647.
         base: delay after the first failure, as "10s" or a timedelta. A job retried without a delay
             keeps its place before later jobs.
         factor: factor by which each further delay grows, at least 1.
@@ -89,10 +90,11 @@ def Backoff(  # noqa: N802  (reads as the record that it builds)
     Raises:
         InvalidValue: an argument is out of range.
     """
-    if type(attempts) is not int or attempts < 1:
+    if type(attempts) is not int or not 1 <= attempts <= MAX_ATTEMPTS:
         message = f"Backoff: attempts is {attempts!r:.80}"
         raise InvalidValue(
-            message, hint="use a whole number from 1; the first run counts as an attempt"
+            message,
+            hint=f"use a whole number from 1 to {MAX_ATTEMPTS}; the first run counts as an attempt",
         )
     if type(factor) not in {int, float} or not 1 <= factor <= 1000:
         message = f"Backoff: factor is {factor!r:.80}"

@@ -67,6 +67,9 @@ def read_lane(name: str, options: LaneOptions) -> LaneSpec:
     if fair not in {None, "tenant"}:
         message = f"fair of the lane {lane!r} is {fair!r:.40}"
         raise InvalidValue(message, hint='use "tenant", or omit it')
+    if not isinstance(cast("object", weights), Mapping):
+        message = f"weights of the lane {lane!r} are {weights!r:.80}"
+        raise InvalidValue(message, hint='pass a mapping by tenant, such as {"acme": 2}')
     if weights and fair is None:
         message = f"the lane {lane!r} has weights, but is not fair"
         raise InvalidValue(message, hint='add fair="tenant"')
@@ -149,8 +152,15 @@ def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
         misfire=_misfire(entry, options.get("misfire", "once")),
         misfire_cap=check_count("misfire_cap", options.get("misfire_cap", 100), least=1),
         overlap=_overlap(entry, options.get("overlap", "skip")),
-        enabled=options.get("enabled", True),
+        enabled=_flag(entry, "enabled", options.get("enabled", True)),
     )
+
+
+def _flag(entry: str, what: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    message = f"{what} of the entry {entry!r} is {value!r:.40}"
+    raise InvalidValue(message, hint="use True or False")
 
 
 def _schedule(entry: str, options: EntryOptions) -> Schedule:

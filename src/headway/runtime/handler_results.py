@@ -103,10 +103,17 @@ class Next:
     Attributes:
         gates: gates of the stage, in place of the declared ones; as in `@app.job`. The store must
             know them: see `App.declare_gates`.
+
+    Raises:
+        InvalidValue: the stage has no valid name.
     """
 
     stage: str
     gates: Gates | None = None
+
+    def __post_init__(self) -> None:
+        """Validate the stage's name, because without one the job would start again at once."""
+        check_name("stage", self.stage)
 
 
 @dataclass(frozen=True, slots=True)

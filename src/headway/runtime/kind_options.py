@@ -223,18 +223,28 @@ def check_template(what: str, kind: str, template: object, names: Sequence[str])
 def _stages(kind: str, options: JobOptions) -> tuple[tuple[str, Gates], ...]:
     stages = options.get("stages")
     if stages is None:
-        gates: object = options.get("gates", ())
-        if not isinstance(gates, Sequence) or isinstance(gates, str):
-            message = f"the gates of {kind!r} are {gates!r:.80}"
-            raise InvalidValue(message, hint="pass a list of gates")
-        return (("", tuple(cast("Sequence[Any]", gates))),)
+        return (("", _listed(kind, options.get("gates", ()))),)
     if options.get("gates"):
         message = f"the kind {kind!r} has gates in addition to its stages"
         raise InvalidValue(message, hint="name each stage's gates in `stages`")
     if not stages:
         message = f"the kind {kind!r} has no stages"
         raise InvalidValue(message, hint="name at least one, or omit `stages`")
-    return tuple((check_name("stage", name), tuple(gates)) for name, gates in stages.items())
+    if not isinstance(cast("object", stages), Mapping):
+        message = f"the stages of {kind!r} are {stages!r:.80}"
+        raise InvalidValue(
+            message, hint='pass their gates by name, such as {"check": [], "dial": [LINE]}'
+        )
+    return tuple(
+        (check_name("stage", name), _listed(kind, gates)) for name, gates in stages.items()
+    )
+
+
+def _listed(kind: str, gates: object) -> Gates:
+    if not isinstance(gates, Sequence) or isinstance(gates, str):
+        message = f"the gates of {kind!r} are {gates!r:.80}"
+        raise InvalidValue(message, hint="pass a list of gates")
+    return tuple(cast("Sequence[Any]", gates))
 
 
 def _name(what: str, kind: Named | str | None) -> str | None:

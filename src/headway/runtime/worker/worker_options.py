@@ -12,7 +12,7 @@ from headway.contract.claims import LaneOrder
 from headway.core.duration import check_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import check_count
-from headway.core.naming import check_name, whole_number
+from headway.core.naming import check_name, check_note, whole_number
 from headway.runtime.chores import Sweepers
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.signals import SignalUrls, read_signing_keys
@@ -165,7 +165,9 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         lease_ms=read_lease("a worker's lease", options.get("lease", f"{LEASE_MS}ms")),
         until_idle=options.get("until_idle", False),
         grace=check_duration("a worker's grace", options.get("grace", "30s")) / 1000,
-        name=options.get("name") or f"{socket.gethostname()}:{os.getpid()}",
+        name=check_note(
+            "a worker's name", options.get("name") or f"{socket.gethostname()}:{os.getpid()}"
+        ),
         chores=options.get("chores", True),
         sweepers=options.get("sweepers") or Sweepers(),
         keep_trail_ms=check_duration("a worker's keep_trail", options.get("keep_trail", "90d")),
