@@ -19,7 +19,7 @@ import pytest
 import headway as hw
 from headway.contract.signals import Decided, Signal, SignalResult
 from headway.contract.views import GatesQuery, JobsQuery, StatsQuery
-from headway.core.errors import BacklogFull, InvalidValue, KeyConflict
+from headway.core.errors import BacklogFull, InvalidValue
 from headway.core.job import MAX_BATCH
 from headway.runtime.sources import REBUILD_LEASE_MS, SourceSync
 from headway.runtime.timing import pause
@@ -95,6 +95,50 @@ async def test_missing_jobs_are_created_and_the_others_left_unchanged(
     assert sorted(job.key or "" for job in jobs) == ["1", "2", "3"]
     (old,) = [job for job in jobs if job.key == "2"]
     assert (old.id, old.priority) == (there.id, 7)
+
+
+async def test_job_whose_row_has_changed_is_left_unchanged_and_the_others_created(
+    app: hw.App, store: ObservedStore
+) -> None:
+    leads = declare(app, SourceTable(pending=["1", "2", "3"]))
+    there = await app.send_async("call", phone="2", subject="old", due="2030-01-01T00:00Z")
+    await app.scan_sources()
+    assert leads.last is not None
+    assert (leads.last.rows, leads.last.missing) == (3, 2)
+    jobs = {job.key: job for job in (await store.read(JobsQuery(kind="call"))).rows}
+    assert sorted(jobs) == ["1", "2", "3"]
+    assert (jobs["2"].id, jobs["2"].subject) == (there.id, "old")
+
+
+async def test_first_of_two_rows_with_one_key_and_different_bodies_gets_a_job(
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.job(key="same")
+    async def step(job: hw.Job, number: int) -> None: ...
+
+    @app.source()
+    async def steps() -> AsyncIterator[hw.NewJob]:
+        for number in (1, 2):
+            yield step.make(number=number)
+
+    await app.scan_sources()
+    (job,) = (await store.read(JobsQuery(kind="step"))).rows
+    assert job.args == b'{"number":1}'
+    assert "'same'" in caplog.text
+
+
+@pytest.mark.parametrize("newer", [False, True])
+async def test_job_in_flight_whose_row_has_changed_is_the_one_that_the_store_knows(
+    app: hw.App, store: ObservedStore, newer: bool
+) -> None:
+    leads = declare(app, SourceTable(calling={"1": "sid1", "2": "sid2"}))
+    there = await app.send_async("call", phone="2", subject="old", due="2030-01-01T00:00Z")
+    (page,) = [page async for page in leads.under_way()]
+    await sync(app, leads)._restore(page, newer=newer)
+    jobs = {job.key: job for job in (await store.read(JobsQuery(kind="call"))).rows}
+    assert (jobs["1"].state, jobs["1"].in_doubt) == ("awaiting", True)
+    assert (jobs["2"].id, jobs["2"].subject) == (there.id, "old")
+    assert jobs["2"].state == ("awaiting" if newer else "scheduled")
 
 
 async def test_jobs_in_flight_hold_their_permits_before_the_first_claim(
@@ -180,16 +224,17 @@ async def test_refused_job_holds_back_no_other_job_of_its_source(
     @app.source()
     async def leads() -> AsyncIterator[hw.NewJob]:
         for phone, name in names.items():
-            yield call.make(phone=phone, name=name)
+            made = call.make(phone=phone, name=name)
+            yield made.changed(priority=-1) if phone in {"n5", "n901"} else made
 
     await app.declare()
     sync = SourceSync(store, [leads], app.declare, timing=hw.Timing(), name="tester")
     for phone in ("n3", "n900"):
         await app.send_async(call, phone=phone, name="after")
-    with pytest.raises(KeyConflict):
+    with pytest.raises(InvalidValue, match="priority"):
         await sync.scan(leads)
     assert leads.last is not None
-    assert (leads.last.rows, leads.last.missing) == (len(names), len(names) - 2)
+    assert (leads.last.rows, leads.last.missing) == (len(names), len(names) - 4)
 
 
 async def test_lane_that_is_full_gets_as_many_jobs_of_a_source_as_it_has_room_for(

@@ -30,7 +30,7 @@ from uuid import uuid4
 
 from headway.contract.extensions import Repairable
 from headway.contract.store import InFlight, Store
-from headway.contract.views import StatsQuery
+from headway.contract.views import JobsQuery, StatsQuery
 from headway.core.duration import parse_duration
 from headway.core.errors import (
     BacklogFull,
@@ -165,10 +165,11 @@ class SourceSync:
         return scan
 
     async def _enqueue(self, jobs: Sequence[NewJob], refused: list[CallerError]) -> int:
-        """Create jobs without those that the store refuses, such as one whose row has changed.
+        """Create jobs without those that the store refuses.
 
         Args:
-            refused: gets the error of each refused job, by halving the batch until it is alone.
+            refused: gets the error of each refused job, by halving the batch until it is alone; but
+                not of one whose key the store has: its row has changed, and it stays as it is.
 
         Returns:
             How many were created.
@@ -180,13 +181,21 @@ class SourceSync:
             return sum(reply.created for reply in await self._store.enqueue(jobs))
         except (KeyConflict, IdConflict, InvalidValue, PayloadTooLarge, BacklogFull) as error:
             if len(jobs) == 1:
-                refused.append(error)
+                if isinstance(error, KeyConflict):
+                    _log.warning("the row of a source differs from its job: %s", error)
+                else:
+                    refused.append(error)
                 return 0
         half = len(jobs) // 2
         created = await self._enqueue(jobs[:half], refused)
         if _is_full(refused):
             return created
         return created + await self._enqueue(jobs[half:], refused)
+
+    async def _job_of_key(self, job: NewJob) -> str | None:
+        """Return the id of the job that the store has under a job's key."""
+        page = await self._store.read(JobsQuery(key=job.key, tenant=job.tenant))
+        return page.rows[0].id if page.rows else None
 
     async def _until_done(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -238,10 +247,19 @@ class SourceSync:
 
     async def _restore(self, page: list[InFlight], *, newer: bool) -> None:
         # `newer`, because an older state of the store may still have them queued.
-        replies = await self._store.restore([replace(one, newer=newer) for one in page])
+        page = [replace(one, newer=newer) for one in page]
+        try:
+            replies = await self._store.restore(page)
+        except KeyConflict:
+            # Rows changed after their jobs were sent: those jobs are named by their ids.
+            replies = await self._store.restore([await self._by_id(one) for one in page])
         made = sum(reply.created for reply in replies)
         if made:
             _log.warning("restored %d jobs in flight, with their permits", made)
+
+    async def _by_id(self, one: InFlight) -> InFlight:
+        known = await self._job_of_key(one.job)
+        return one if known is None else replace(one, job=one.job.changed(id=known))
 
 
 def _checked(job: Any) -> NewJob:  # noqa: ANN401  (whatever the source yields)
