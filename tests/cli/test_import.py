@@ -155,6 +155,22 @@ async def test_job_that_is_cancelled_at_once_never_starts_even_if_the_import_is_
     await store.close()
 
 
+@pytest.mark.parametrize("reason", [None, 5, "nul\0", "x" * 80_001], ids=[*"nmul"])
+def test_row_to_cancel_with_an_invalid_reason_is_refused_and_creates_nothing(
+    headway: Headway, folder: Path, reason: object
+):
+    write(folder, {"phone": "1", "off": reason}, {"phone": "2"}, {"phone": "3", "off": "sold"})
+    ran = bring_in(headway, "--json")
+    tally = json.loads(ran.out)
+    assert (tally["rows"], tally["created"], tally["existing"], tally["cancelled"]) == (3, 2, 0, 1)
+    assert [row["line"] for row in tally["refused"]] == [1]
+    jobs = headway("jobs", "--json").document["jobs"]
+    assert [(job["args"]["phone"], job["state"]) for job in jobs] == [
+        ("2", "waiting"),
+        ("3", "cancelled"),
+    ]
+
+
 def test_many_rows_are_imported_in_steps(headway: Headway, folder: Path):
     write(folder, *({"phone": str(n), "more": n % 3} for n in range(2000)))
     assert bring_in(headway).out == "2000 rows, 3999 jobs made\n"

@@ -28,7 +28,7 @@ from headway.contract.views import StatsQuery
 from headway.core.check import LATEST
 from headway.core.errors import CallerError, HeadwayError, InvalidValue, StoreFull
 from headway.core.job import MAX_BATCH, NewJob
-from headway.core.naming import did_you_mean
+from headway.core.naming import check_note, did_you_mean
 from headway.runtime.app import App
 from headway.runtime.inserting import CancelledJob, Importer
 from headway.runtime.records import job_record
@@ -303,7 +303,8 @@ def _row(number: int, made: Sequence[object]) -> _Row:
     for one in made:
         job = one.job if isinstance(one, CancelledJob) else one
         if isinstance(one, CancelledJob):
-            cancelled[one.job.id] = one.reason
+            # Refused by the store only after the jobs are created, it would leave them waiting.
+            cancelled[one.job.id] = check_note("the reason of a CancelledJob", one.reason)
         if isinstance(job, NewJob):
             jobs.append(job)
         else:
