@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import headway as hw
-from headway.contract.views import GatesQuery, LanesQuery, SpecsQuery, TimetableQuery
+from headway.contract.definitions import FireRequest
+from headway.contract.views import GatesQuery, JobsQuery, LanesQuery, SpecsQuery, TimetableQuery
 from headway.core.errors import InvalidValue
 from tests.runtime.observed_store import ObservedStore
 
@@ -371,3 +372,25 @@ async def test_backlog_key_and_id_conflicts_reach_the_caller(
         await app.send_many_async(call.make(n=n) for n in range(10, 15))
     with pytest.raises(hw.InvalidValue, match="is not a UUID"):
         await app.send_async(call, n=3, job_id="17")
+
+
+@pytest.mark.parametrize("span", ["kind", "args"])
+async def test_expiry_of_an_entrys_jobs_counts_from_each_fire(
+    app: hw.App, store: ObservedStore, span: str
+) -> None:
+    options: dict[str, Any] = {"expires": "10m"} if span == "kind" else {}
+
+    @app.job(**options)
+    async def tick(job: hw.Job) -> None: ...
+
+    args = {"expires": "10m"} if span == "args" else {}
+    app.timetable("ticks", tick, schedule="every 1h", args=args)
+    await app.declare()
+    (entry,) = await store.read(TimetableQuery())
+    assert (entry.spec.job.due_at, entry.spec.job.expires_at) == (None, 600_000)
+    moments = (4_000_000_000_000, 4_000_003_600_000)
+    await store.fire(
+        FireRequest(entry="ticks", revision=entry.revision, moments=moments, ahead_until=moments[1])
+    )
+    jobs = (await store.read(JobsQuery(kind="tick"))).rows
+    assert [job.expires_at for job in jobs] == [at + 600_000 for at in moments]

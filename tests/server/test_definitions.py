@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import headway as hw
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import (
     DeclareEntry,
@@ -19,6 +20,7 @@ from headway.contract.definitions import (
 from headway.contract.views import StatsQuery, TimetableQuery
 from headway.core.instant import parse_instant
 from headway.core.timetable.schedule import Every
+from headway.server.routes.timetable import UNFIRED_MS
 from tests.cli.seeding import new_job
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
@@ -325,6 +327,24 @@ async def test_entry_shows_its_last_real_fire_and_none_laid_ahead(rig: Rig):
         None,
         now,
     ]
+
+
+async def test_expiry_of_an_entrys_jobs_counts_from_each_fire():
+    app = hw.App("memory://")
+
+    @app.job(expires="10m")
+    async def tick(job: hw.Job) -> None: ...
+
+    async with serving(app=app) as rig:
+        body = {"schedule": "every 1h", "job": {"kind": "tick"}}
+        await done(rig, "PUT", "/v1/timetable/e", body)
+        reply = await rig.call(OPERATOR, "POST", "/v1/timetable/e/fire")
+        now = await rig.ask(VIEWER, f"/v1/jobs/{reply.json()['id']}")
+        (laid,) = (await rig.ask(VIEWER, "/v1/jobs", state="scheduled"))["rows"]
+    await app.close_async()
+    assert laid["expires_at"] == laid["fired_at"] + 600_000
+    assert 600_000 <= now["expires_at"] - now["due_at"] <= 600_000 + UNFIRED_MS
+    assert now["state"] == "waiting"
 
 
 async def test_cancelled_fire_is_not_among_the_next(rig: Rig):

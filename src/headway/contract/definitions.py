@@ -165,7 +165,8 @@ class EntrySpec:
     Attributes:
         name: name of the entry.
         schedule: when it fires.
-        job: job to enqueue; its id, due time and entry are filled in for each fire.
+        job: job to enqueue; its id, due time and entry are filled in for each fire, and its
+            `expires_at` counts from the time of the fire.
         misfire: what happens to fires missed during an outage.
         misfire_cap: maximum number of missed fires that "all" makes up for.
         overlap: what happens to a fire while the previous fire's job is still waiting or running.

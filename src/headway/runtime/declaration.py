@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal, TypedDict, cast, get_args
 
 from headway.contract.definitions import (
@@ -97,6 +98,7 @@ def _count(lane: str, what: str, value: int | None) -> int | None:
     return None if value is None else check_count(f"{what} of the lane {lane!r}", value, least=0)
 
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
 OVERLAPS: tuple[Overlap, ...] = get_args(Overlap)
 
 
@@ -144,7 +146,8 @@ def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
         if refused in given:
             message = f"the entry {entry!r} gives its jobs {refused!r}"
             raise InvalidValue(message, hint="omit it: each fire sets its own")
-    job = kind.make(**given, job_id=derived_id("entry", entry))
+    # Due at 0, so that its expiry counts from the time of each fire.
+    job = kind.make(**given, due=_EPOCH, job_id=derived_id("entry", entry)).changed(due_at=None)
     return EntrySpec(
         name=entry,
         schedule=_schedule(entry, options),

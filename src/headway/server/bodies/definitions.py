@@ -12,6 +12,7 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateSpec
+from headway.core.instant import Moment
 from headway.core.job import NewJob
 from headway.core.timetable.fires import MisfirePolicy
 from headway.core.timetable.schedule import Schedule, parse_schedule
@@ -271,7 +272,8 @@ class EntryBody(Body):
 
     def body_of(self, id: str) -> JobBody:
         """Return the job of each fire, as the body of a job to send."""
-        fields: Any = {**dict(self.job), "id": id}
+        # Due at 0, so that its expiry counts from the time of each fire.
+        fields: Any = {**dict(self.job), "id": id, "due": Moment(at=0)}
         return JobBody.model_construct(**fields)
 
     def read_schedule(self, now: int) -> Schedule:
@@ -284,7 +286,7 @@ class EntryBody(Body):
         return EntrySpec(
             name=name,
             schedule=schedule,
-            job=job,
+            job=job.changed(due_at=None),
             misfire=MisfirePolicy(self.misfire),
             misfire_cap=self.misfire_cap,
             overlap=self.overlap,

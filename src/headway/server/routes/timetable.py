@@ -182,6 +182,8 @@ async def fire_entry(
     # Scheduled, then made due by a move, so that the trail records who fired it.
     later = await service.now() + UNFIRED_MS
     job = entry.spec.job.changed(id=own, due_at=later, key=None)
+    if job.expires_at is not None:
+        job = job.changed(expires_at=later + job.expires_at)
     (made,) = await send_jobs(service, [job], caller=caller)
     reason = f"fired the entry {name}"
     move = Move(verb=Verb.RUN_NOW, edit=Edit(), caller=caller, reason=reason)

@@ -19,6 +19,7 @@ from headway.contract.definitions import (
 from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.outcomes import Failed, HandedOver, Succeeded
 from headway.contract.views import EntryView, JobView, TimetableQuery
+from headway.core.check import LATEST
 from headway.core.errors import InvalidValue, UnknownEntry
 from headway.core.gates.slots import Slots
 from headway.core.job import MAX_BATCH, derived_id, ids_after
@@ -180,6 +181,19 @@ class TimetableGroup(ConformanceGroup):
         entry = await declare(rig, key="nightly")
         await fire(rig, entry.revision, 1, 2)
         assert len(await fired(rig)) == 2
+
+    async def test_expiry_of_a_fire_counts_from_its_time(self, rig: Rig) -> None:
+        entry = await declare(rig, expires_at=5_000)
+        await fire(rig, entry.revision, 1, 2)
+        assert [(job.due_at, job.expires_at) for job in await fired(rig)] == [
+            (minute(1), minute(1) + 5_000),
+            (minute(2), minute(2) + 5_000),
+        ]
+
+    async def test_expiry_of_a_fire_is_at_most_the_latest_time(self, rig: Rig) -> None:
+        entry = await declare(rig, expires_at=LATEST)
+        await fire(rig, entry.revision, 1)
+        assert [job.expires_at for job in await fired(rig)] == [LATEST]
 
     async def test_entry_whose_fires_could_not_be_stored_is_refused(self, rig: Rig) -> None:
         async with rig.refuses(InvalidValue, match="kind"):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headway.contract.definitions import FireReply, FireRequest
 from headway.contract.store import InFlight, Sent
-from headway.core.check import read_reference
+from headway.core.check import LATEST, read_reference
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_BATCH, NewJob, fire_id
@@ -71,9 +71,11 @@ def fire(ledger: Ledger, request: FireRequest) -> FireReply:
 
 
 def _job_of_fire(row: EntryRow, job: NewJob, moment: int) -> NewJob:
+    expires_at = job.expires_at
     return job.changed(
         id=fire_id(row.name, row.first_seen_at, row.revision, moment),
         due_at=moment,
+        expires_at=None if expires_at is None else min(moment + expires_at, LATEST),
         entry=row.name,
         fired_at=moment,
         key=None,

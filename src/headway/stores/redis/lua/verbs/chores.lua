@@ -129,6 +129,8 @@ function Chores.sweep(request)
   }
 end
 
+local LATEST = 253402300799999
+
 local function job_of(row, moment)
   local id = NewJobs.fire_id(row.name, row.first_seen_at, row.revision, moment)
   local job = Python.replace(row.spec.job, {
@@ -138,6 +140,9 @@ local function job_of(row, moment)
     fired_at = moment,
   })
   job.key = nil
+  if job.expires_at ~= nil then
+    job.expires_at = math.min(moment + job.expires_at, LATEST)
+  end
   return job
 end
 
