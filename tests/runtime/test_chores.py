@@ -200,6 +200,29 @@ async def test_worker_stores_fires_and_runs_them_when_due(
     assert row.fired_at % 1000 == 0
 
 
+async def test_entry_that_cannot_fire_is_logged_and_the_others_fire(
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.job(gates=[hw.Slots("phone:{phone}", 1)])
+    async def call(job: hw.Job, phone: str) -> None: ...
+
+    @app.job(gates=[hw.Slots("phone:7", 1)])
+    async def tick(job: hw.Job) -> None: ...
+
+    # The resolved name of its gate is that of another declared gate.
+    app.timetable("calls", call, schedule="every 1s", args={"phone": "7"})
+    app.timetable("ticks", tick, schedule="every 1s")
+    async with working(app):
+
+        async def ticked() -> bool:
+            return bool((await store.read(JobsQuery(states=(hw.State.SUCCEEDED,)))).rows)
+
+        await store.until(ticked)
+    jobs = (await store.read(JobsQuery())).rows
+    assert {job.kind for job in jobs} == {"tick"}
+    assert "timetable entry 'calls' cannot fire" in caplog.text
+
+
 async def test_worker_sweeps_up_after_a_dead_one(app: hw.App, store: ObservedStore) -> None:
     @app.job(retry=hw.Backoff(attempts=2, base="1ms", cap="1ms"))
     async def work(job: hw.Job) -> int:

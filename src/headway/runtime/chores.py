@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from headway.contract.definitions import FireRequest
 from headway.contract.store import Store
 from headway.contract.views import EntryView, JobsQuery, StatsQuery, TimetableQuery
-from headway.core.errors import StoreError
+from headway.core.errors import CallerError, StoreError
 from headway.core.job import MAX_BATCH, TRAIL_KEPT_MS
 from headway.core.timetable.fires import (
     MISSED_AFTER_MS,
@@ -198,6 +198,8 @@ class TimetableChore:
     async def create_fires(self, name: str | None = None) -> int:
         """Create the missing fires of all enabled entries, or of one, and return their number.
 
+        An entry whose job the store refuses is logged.
+
         A request that declares or enables an entry calls this, because the entry would have no
         fires until the next round of a worker or server.
         """
@@ -209,7 +211,15 @@ class TimetableChore:
         if not entries:
             return 0
         now = (await self._store.read(StatsQuery())).now
-        return sum([await self._create_entry_fires(entry, now) for entry in entries])
+        created = 0
+        for entry in entries:
+            try:
+                created += await self._create_entry_fires(entry, now)
+            except CallerError as error:
+                # Its job is refused, for example at a gate: the other entries must fire, and the
+                # worker must continue.
+                _log.error("timetable entry %r cannot fire: %s", entry.spec.name, error)
+        return created
 
     async def _create_entry_fires(self, entry: EntryView, now: int) -> int:
         moments, ahead_until = due_fires(entry, now)
