@@ -161,13 +161,10 @@ class ActGroup(ConformanceGroup):
         follow_up = await rig.worker.take_one(job.lane)
         assert msgspec.json.decode(follow_up.args)["reason"] == reason
 
-    @pytest.mark.parametrize("text", ["nul\0", "\ud800"], ids=["nul", "surrogate"])
-    async def test_action_on_an_invalid_id_is_refused_and_writes_nothing(
-        self, rig: Rig, text: str
-    ) -> None:
+    async def test_action_on_an_invalid_id_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         job = await rig.add()
         async with rig.refuses(InvalidValue, match="id"):
-            await rig.cancel(job.id, text)
+            await rig.cancel(job.id, "\ud800")
 
     async def test_edit_out_of_range_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         job = await rig.add()

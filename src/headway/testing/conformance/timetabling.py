@@ -117,7 +117,7 @@ class TimetableGroup(ConformanceGroup):
         assert run.due_at == minute(1)
 
     async def test_expired_fire_does_not_start(self, rig: Rig) -> None:
-        entry = await declare(rig, expires_at=minute(2))
+        entry = await declare(rig, expires_at=MINUTE_MS)
         await fire(rig, entry.revision, 1)
         for _ in range(2):
             await rig.add(expires_at=None)
@@ -128,7 +128,7 @@ class TimetableGroup(ConformanceGroup):
         assert (expired.state, expired.reason, expired.run) == (State.DEAD, "expired", 0)
 
     async def test_retry_of_a_fire_starts_after_its_expiry(self, rig: Rig) -> None:
-        entry = await declare(rig, expires_at=minute(2))
+        entry = await declare(rig, expires_at=MINUTE_MS)
         await fire(rig, entry.revision, 1)
         rig.clock.advance(MINUTE_MS)
         run = await rig.worker.take_and_report(Failed, after_ms=5 * MINUTE_MS)

@@ -47,7 +47,8 @@ def check_act(request: ActRequest) -> None:
     """
     check_batch("act", len(request.ids))
     for job in request.ids:
-        check_text("the job's id", job)
+        # With NUL it is only unknown, like any other id that no job has.
+        check_text("the job's id", job.replace("\0", ""))
     check_name("author", request.author)
     check_name("request", request.request)
     check_note("reason", request.reason)
