@@ -33,6 +33,10 @@ class Draws:
         # 52 bits plus the half fit a float exactly, so the result is never rounded to 1.
         return ((int.from_bytes(digest) >> 12) + 0.5) / 2**52
 
+    def chance(self, share: float, *purpose: object) -> bool:
+        """Return True with this probability."""
+        return self.unit(*purpose) < share
+
     def choose(self, weights: Mapping[Choice, float], *purpose: object) -> Choice:
         """Return one of several choices, by weight; at least one weight must be above 0."""
         left = self.unit(*purpose) * sum(weights.values())
