@@ -14,6 +14,7 @@ from headway.contract.views import JobView, RunView
 from headway.core.cascade import Answer, Asked, Cascade
 from headway.core.job import JobPolicy
 from headway.core.state import State
+from headway.systems.field_service.request import RINGS
 from headway.systems.telephony.voice import CallStatus
 from tests.systems.field_service.field_rig import LINE, phone_of
 from tests.systems.field_service.history_checks import Story
@@ -123,7 +124,7 @@ class History:
     def call(self, request: str, who: str, heard: str, ring: str = "") -> None:
         ring = ring or f"ring {len(self.rings)}"
         offer = msgspec.json.encode({"offer": f"{request}:1"})
-        self.rings.append(a_job(ring, "ring", State.SUCCEEDED, args=offer))
+        self.rings.append(a_job(ring, "ring", State.SUCCEEDED, lane=RINGS, args=offer))
         plan = CallPlan(ref=f"{ring}:1", to=phone_of(who), from_=LINE)
         sid = f"CA{len(self.ledger.calls)}"
         call = PlacedCall(sid=sid, plan=plan, outcome=OUTCOME, nth=0, placed_at=0, heard=[heard])

@@ -160,7 +160,7 @@ def call(arguments: Sequence[str]) -> int:
         )
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except UnicodeEncodeError as error:
+    except (UnicodeEncodeError, InvalidValue) as error:
         return report(_encoding_error(error, arguments), json="--json" in options)
     except OSError as error:
         return report(_system_error(error), json="--json" in options)
@@ -184,9 +184,10 @@ _PATHS = {EACCES, ELOOP, ENAMETOOLONG, EPERM}
 """Errors of a path that was named, not of the program."""
 
 
-def _encoding_error(error: UnicodeEncodeError, arguments: Sequence[str]) -> Exception:
-    """Return the error for an argument in another encoding; any other is a bug."""
-    for one in arguments:
+def _encoding_error(error: Exception, arguments: Sequence[str]) -> Exception:
+    """Return the error for an argument in another encoding; any other stays as it is."""
+    is_about_one = any(isinstance(one, UnicodeEncodeError) for one in (error, error.__context__))
+    for one in arguments if is_about_one else ():
         if any("\ud800" <= letter <= "\udfff" for letter in one):
             message = f"the argument {one!r:.80} is not UTF-8"
             return InvalidValue(message, hint="nothing was written; is the terminal set to UTF-8?")

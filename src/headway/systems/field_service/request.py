@@ -14,8 +14,8 @@ import msgspec
 
 from headway.contract.operate import Verb
 from headway.contract.views import JobView, RunView
-from headway.core.check import read_reference
 from headway.core.job import DEFAULT_PRIORITY
+from headway.core.naming import whole_number
 from headway.core.state import State
 from headway.systems.jobs import can_read, find_run
 
@@ -250,7 +250,8 @@ def offer_of(ring: JobView) -> str:
     if ring.lane != RINGS or not can_read(_decode_args, ring):
         return ""
     offer = _decode_args(ring.args).offer
-    return offer if read_reference(offer) is not None else ""
+    request, _, run = offer.rpartition(":")
+    return offer if request and whole_number(run) is not None else ""
 
 
 def user_of(alert: JobView) -> str:
