@@ -46,6 +46,8 @@ def job(**fields: Any) -> NewJob:
         ({"id": ""}, "is not a UUID in text form"),
         ({"id": JOB + OTHER}, "is not a UUID in text form"),
         ({"id": JOB[:-1]}, "is not a UUID in text form"),
+        ({"id": "x" + JOB[1:]}, "is not a UUID in text form"),
+        ({"id": "0" + JOB.replace("-", "", 1)}, "is not a UUID in text form"),
         ({"priority": -1}, "priority is -1"),
         ({"priority": MAX_PRIORITY + 1}, f"priority is {MAX_PRIORITY + 1}"),
         ({"due_at": -1}, "due is -1 ms"),

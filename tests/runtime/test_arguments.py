@@ -102,6 +102,22 @@ def test_values_that_json_cannot_represent_exactly_are_refused(
     assert word in refused(app, work, value=value)
 
 
+@pytest.mark.parametrize(
+    "annotation", [float, float | str, list[float], tuple[float, ...], list[Any] | None, "others"]
+)
+def test_only_types_whose_values_stay_the_same_in_json_are_not_checked(
+    app: hw.App, annotation: Any
+) -> None:
+    async def work(job: hw.Job, name: str = "", **values: Any) -> None: ...
+
+    async def typed(job: hw.Job, value: Any) -> None: ...
+
+    typed.__annotations__["value"] = annotation
+    kind = app.job(name="work")(work if annotation == "others" else typed)
+    many = annotation not in (float, float | str, "others")
+    assert "NaN" in refused(app, kind, value=[float("nan")] if many else float("nan"))
+
+
 def test_endless_nesting_is_refused(app: hw.App) -> None:
     @app.job()
     async def work(job: hw.Job, value: Any) -> None: ...

@@ -43,6 +43,10 @@ _UNEXPECTED = re.compile("Object contains unknown field `(.*)`", re.DOTALL)
 _encode = msgspec.json.Encoder().encode
 
 
+NONE: Mapping[str, object] = {}
+"""The values of arguments that nothing needs."""
+
+
 class Arguments:
     """The parameters of a handler, other than the job itself.
 
@@ -64,11 +68,22 @@ class Arguments:
         self._default_values = {
             one.name: one.default for one in named if one.default is not one.empty
         }
+        self._exact = frozenset(
+            one.name
+            for one in msgspec.structs.fields(self._struct)
+            if _is_exact(msgspec.inspect.type_info(one.type))
+        )
+        self._all_exact = not self.open and self._exact == self._known
         self._decoder = msgspec.json.Decoder(self._struct)
         self._raw = msgspec.json.Decoder(dict[str, Any])
 
-    def check(self, given: dict[str, object]) -> tuple[bytes, Mapping[str, object]]:
+    def check(
+        self, given: dict[str, object], *, values: bool = True
+    ) -> tuple[bytes, Mapping[str, object]]:
         """Validate arguments and encode them; equal arguments always give the same bytes.
+
+        Args:
+            values: whether the values are needed.
 
         Returns:
             The arguments as a JSON object without defaults, and the values of all arguments,
@@ -81,15 +96,19 @@ class Arguments:
         if not given and not self.required:
             return b"{}", self._default_values
         try:
-            values = msgspec.structs.asdict(msgspec.convert(given, self._struct))
-            if self.open:
-                values |= {name: given[name] for name in sorted(given.keys() - self._known)}
-            data = _encode(self._without_defaults(values) if self._default_values else values)
-            # Text and integers cannot change in JSON.
-            doubtful = {name: one for name, one in given.items() if type(one) not in _TEXT_OR_WHOLE}
+            record = msgspec.convert(given, self._struct)
+            if values or self.open or self._default_values:
+                found = msgspec.structs.asdict(record)
+                if self.open:
+                    found |= {name: given[name] for name in sorted(given.keys() - self._known)}
+                data = _encode(self._without_defaults(found) if self._default_values else found)
+            else:
+                found, data = NONE, _encode(record)
+            doubtful = None if self._all_exact else self._doubtful(given)
             if doubtful:
                 self._refuse_naive(doubtful)
-                # JSON cannot represent some values: a NaN becomes null, which most types refuse.
+                self._refuse_nan(doubtful, data)
+                # JSON cannot represent some other values either.
                 self._decoder.decode(data)
         except InvalidArguments:
             raise
@@ -100,15 +119,10 @@ class Arguments:
         except RecursionError:
             message = f"{self.kind}: the arguments are nested too deeply"
             raise InvalidArguments(message, hint="store them, send a reference") from None
-        if doubtful and b"null" in data and any(map(_contains_nan, doubtful.values())):
-            message = (
-                f"{self.kind}: an argument contains NaN or an infinity, which JSON cannot represent"
-            )
-            raise InvalidArguments(message, hint="send None or text instead")
         if len(data) > MAX_ARGS:
             message = f"{self.kind}: the arguments have {len(data)} bytes"
             raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
-        return data, values
+        return data, found
 
     def values(self, args: bytes) -> Mapping[str, object]:
         """Return the arguments of a stored job by name, including defaults.
@@ -156,6 +170,17 @@ class Arguments:
             for name, value in values.items()
         }
 
+    def _doubtful(self, given: Mapping[str, object]) -> dict[str, object]:
+        """Return the arguments that may not be the same in JSON."""
+        exact = self._exact
+        return {
+            name: value
+            for name, value in given.items()
+            if type(value) not in _TEXT_OR_WHOLE
+            and name not in exact
+            and not (type(value) is float and math.isfinite(value))
+        }
+
     def _refuse_naive(self, given: Mapping[str, object]) -> None:
         """Check for naive datetimes in places that annotations do not cover: unions, lists, Any.
 
@@ -169,6 +194,18 @@ class Arguments:
                     "it would mean a different time on each machine; add a time zone, such as UTC"
                 )
                 raise InvalidArguments(message, hint=hint)
+
+    def _refuse_nan(self, given: Mapping[str, object], data: bytes) -> None:
+        """Check for numbers that JSON writes as null.
+
+        Raises:
+            InvalidArguments: a value contains NaN or an infinity.
+        """
+        if b"null" in data and any(map(_contains_nan, given.values())):
+            message = (
+                f"{self.kind}: an argument contains NaN or an infinity, which JSON cannot represent"
+            )
+            raise InvalidArguments(message, hint="send None or text instead")
 
     def _without_defaults(self, values: Mapping[str, object]) -> Mapping[str, object]:
         """Return the arguments that differ from their defaults.
@@ -308,6 +345,21 @@ def _refuse_unsupported(kind: str, name: str, annotation: object) -> None:
 # Most values are of these types, and a pattern match costs ten times as much as a set lookup.
 _TEXT_OR_WHOLE = frozenset((str, int, bool, type(None)))
 _SCALARS = _TEXT_OR_WHOLE | {float}
+_EXACT = (
+    *(msgspec.inspect.StrType, msgspec.inspect.IntType, msgspec.inspect.BoolType),
+    msgspec.inspect.NoneType,
+)
+
+
+def _is_exact(kind: msgspec.inspect.Type) -> bool:
+    """Return whether all values of a type stay the same in JSON, as texts and integers do."""
+    match kind:
+        case msgspec.inspect.ListType() | msgspec.inspect.VarTupleType():
+            return _is_exact(kind.item_type)
+        case msgspec.inspect.UnionType():
+            return all(map(_is_exact, kind.types))
+        case _:
+            return isinstance(kind, _EXACT)
 
 
 def _contains_naive(value: object) -> bool:

@@ -212,10 +212,10 @@ class Kind:
             InvalidValue: an option is not valid, or a gate's name cannot be resolved.
         """
         options, needs = self.options, self._needs[self._first]
-        args, values = self._arguments.check(arguments)
-        where = options.lane if lane is None else check_name("lane", lane)
         unnamed = tenant is None and subject is None and key is None
         named, gates = self._fixed if unnamed else None, needs.fixed
+        args, values = self._arguments.check(arguments, values=named is None or gates is None)
+        where = options.lane if lane is None else check_name("lane", lane)
         if named is None or gates is None:
             known = KnownValues(self.name, where, values)
             if named is None:
