@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 from headway.core.gates.spec import GateUse
 from tests.cli.conftest import Headway
 from tests.cli.gates import declare_line
@@ -36,5 +38,5 @@ def test_why_names_who_paused_and_until_when(headway: Headway):
     (made,) = enqueue(new_job())
     headway("pause", "lane:main", "--until", "20m", "--reason", "lunch [b]", "--author", "ann")
     ran = headway("why", made)
-    for part in ("lane:main", "lunch [b]", "ann", "in 19m 59s"):
-        assert part in ran.out
+    for part in ("lane:main", r"lunch \[b\]", "ann", r"\(in 1\dm( \d+s)?\)"):
+        assert re.search(part, ran.out)

@@ -283,12 +283,18 @@ async def test_numbers_are_forgotten_when_the_connection_breaks_within_a_step(
     # The first attempt waits for 20 ms only; restore while the second one waits.
     await until_it_waits(place.database, late, seconds=1)
     place.restore()
-    with pytest.raises((OutcomeUnknown, StoreUnavailable)):
+    stored = {of(1, "a").id: "a", of(4, "b").id: "b"}
+    try:
         await late
+    except (OutcomeUnknown, StoreUnavailable):
+        pass
+    else:
+        # On a busy machine the first attempt still waited, and another one stored it in the backup.
+        stored[of(3, "b").id] = "b"
     other.close()
     await breaks.enqueue([of(4, "b")])
     found = (await claim(place.open(clock), 1)).jobs
-    assert {one.id: one.tenant for one in found} == {of(1, "a").id: "a", of(4, "b").id: "b"}
+    assert {one.id: one.tenant for one in found} == stored
 
 
 class ClosedMeanwhile(deque[AnyCall]):
