@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import headway as hw
+from headway.contract.views import GatesQuery
 from headway.core.errors import CallerError, InvalidArguments, InvalidValue, UnknownKind
 from headway.core.naming import MAX_NOTE
 from headway.runtime.timing import Timing
@@ -75,6 +76,24 @@ def test_generator_cannot_be_a_handler(app: hw.App) -> None:
         lambda app: app.send_many([1, 2]),
         lambda app: app.job(cascade=True)(plain).make(candidates="abc"),
         lambda app: app.job(cascade=True)(plain).make(candidates=3),
+        lambda app: app.job(on_deadline=["dead"])(plain),
+        lambda app: app.job(on_final_states=3)(plain),
+        lambda app: app.job(on_final_states=[["dead"]])(plain),
+        lambda app: app.lane("mail", fair=["tenant"]),
+        lambda app: app.worker(order=["strict"]),
+        lambda app: app.worker(unknown=["dead"]),
+        lambda app: app.worker(middleware=3),
+        lambda app: app.worker(on_failure=[3]),
+        lambda app: app.worker(signing_key=3),
+        lambda app: app.worker(signing_key=[b"0" * 32]),
+        lambda app: app.middleware(3),
+        lambda app: app.on_failure(3),
+        lambda app: app.observe(3, plain),
+        lambda app: app.observe(plain, 3),
+        lambda app: app.importer("rows")(3),
+        lambda app: app.source()(3),
+        lambda _: hw.App("memory:").move_to(3),  # pyright: ignore[reportArgumentType]  (as below)
+        lambda _: hw.App(store=3),  # pyright: ignore[reportArgumentType]  (what the test is about)
     ],
 )
 def test_values_of_another_shape_are_refused_clearly(
@@ -83,6 +102,28 @@ def test_values_of_another_shape_are_refused_clearly(
     with pytest.raises(CallerError) as refused:
         call(app)
     assert refused.value.hint
+
+
+@pytest.mark.parametrize("name", [3, [], plain, ""])
+def test_importer_is_refused_under_what_is_not_a_name(app: hw.App, name: Any) -> None:
+    with pytest.raises(InvalidValue, match="importer"):
+        app.importer(name)
+
+
+def test_arguments_of_an_entry_are_refused_if_one_has_no_name(app: hw.App) -> None:
+    args: Any = {3: "new"}
+    with pytest.raises(InvalidValue, match="argument of the entry 'news' must be text, not int"):
+        app.timetable("news", "noop", schedule="every 1m", args=args)
+
+
+@pytest.mark.parametrize("gate", ["line", None, [hw.Slots("line", 1)], hw.Slots("line", 1).take()])
+async def test_object_that_is_not_a_gate_is_refused_and_no_gate_is_declared(gate: Any) -> None:
+    store = MemoryStore()
+    app = hw.App(store=store)
+    with pytest.raises(InvalidValue, match="is not a gate") as refused:
+        await app.declare_gates(hw.Slots("seat", 1), gate)
+    assert refused.value.hint == "pass each as a Slots, Rate, Hours or Pool"
+    assert (await store.read(GatesQuery())).rows == ()
 
 
 def test_datetime_without_an_offset_is_refused_everywhere(app: hw.App) -> None:

@@ -54,7 +54,7 @@ from headway.runtime.kind_options import JobOptions, KindOptions, read_options
 from headway.runtime.signals import SignalOptions, read_signal
 from headway.runtime.sources import RowsFunction, Source, SourceOptions, SourceSync
 from headway.runtime.timing import Timing, persist
-from headway.runtime.worker.outcomes import OnFailure, check_hook
+from headway.runtime.worker.outcomes import OnFailure, check_function, check_hook
 from headway.runtime.worker.plans import Middleware
 from headway.runtime.worker.worker import Worker
 from headway.runtime.worker.worker_options import Lanes, WorkerOptions, read_lanes
@@ -98,7 +98,8 @@ class App:
         Raises:
             InvalidValue: `store` is not an open store, or the name is not valid.
         """
-        _refuse_unopened(store)
+        if store is not None:
+            _refuse_unopened(store)
         self.importers: dict[str, Importer] = {}
         self.sources: dict[str, Source] = {}
         self._noop = Kind(KindOptions(name=NOOP), _noop)
@@ -185,8 +186,11 @@ class App:
 
         Returns:
             The function, unchanged. The first one declared is the outermost.
+
+        Raises:
+            InvalidValue: it is not a function.
         """
-        self._middleware.append(fn)
+        self._middleware.append(check_function("a middleware", fn))
         return fn
 
     def on_failure(self, fn: OnFailure) -> OnFailure:
@@ -197,7 +201,7 @@ class App:
                 the attempt is logged. Exceptions it raises are logged and have no other effect.
 
         Raises:
-            InvalidValue: it is an async function.
+            InvalidValue: it is an async function, or not a function.
         """
         self._on_failure.append(check_hook(fn))
         return fn
@@ -213,14 +217,16 @@ class App:
             the jobs (from a kind's `make`) to create, or raises any exception to refuse the row.
 
         Raises:
-            InvalidValue: there already is an importer of this name.
+            InvalidValue: there already is an importer of this name, the name is not valid, or what
+                it decorates is not a function.
         """
+        check_name("importer", name)
         if name in self.importers:
             message = f"there are two importers {name!r}"
             raise InvalidValue(message, hint="give one of them another name")
 
         def add(fn: Function) -> Function:
-            self.importers[name] = fn
+            self.importers[name] = check_function(f"the importer {name!r}", fn)
             return fn
 
         return add
@@ -233,11 +239,12 @@ class App:
             kind's `make`, each with a key); jobs that the store already has are left unchanged.
 
         Raises:
-            InvalidValue: an option is not valid, or there already is a source of this name.
+            InvalidValue: an option is not valid, there already is a source of this name, or what it
+                decorates is not a function.
         """
 
         def declare(fn: RowsFunction) -> Source:
-            source = Source(fn, options)
+            source = Source(check_function("a source", fn), options)
             if source.name in self.sources:
                 message = f"there are two sources {source.name!r}"
                 raise InvalidValue(message, hint="give one of them another name")
@@ -286,8 +293,11 @@ class App:
         """Use another store than configured, for example from a command's `--store`.
 
         Raises:
-            InvalidValue: a store was passed in or is already open.
+            InvalidValue: a store was passed in or is already open, or this is not text.
         """
+        if not isinstance(cast("object", url), str):
+            message = f"{url!r:.80} is not the URL of a store"
+            raise InvalidValue(message, hint='pass text such as "sqlite:jobs.db"')
         if self._store is not None:
             message = "the app has already opened its store"
             raise InvalidValue(message, hint="set the store before it is used")
@@ -315,8 +325,10 @@ class App:
         """Wrap the app's store, and wrap each handler as the outermost middleware.
 
         Raises:
-            InvalidValue: the app has already opened its store.
+            InvalidValue: the app has already opened its store, or one of these is not a function.
         """
+        check_function("what wraps a store", around_store)
+        check_function("what wraps handlers", around_handlers)
         if self._store is not self._given:
             message = "the app has already opened its store"
             raise InvalidValue(message, hint="observe it before it is used")
@@ -357,7 +369,8 @@ class App:
         replaced, they are declared to the new one again.
 
         Raises:
-            InvalidValue: the store knows one as another kind of gate; nothing was written.
+            InvalidValue: the store knows one as another kind of gate, or one is not a gate; nothing
+                was written.
             StoreError: the store cannot serve the call now.
         """
         await self._declaration.declare_gates(self.store, specs)
@@ -768,7 +781,7 @@ class App:
 
 
 def _refuse_unopened(store: object) -> None:
-    if isinstance(store, str | type):
+    if isinstance(store, type) or not hasattr(store, "runs_inline"):
         message = f"{store!r:.80} is not an open store"
         raise InvalidValue(message, hint="pass one such as MemoryStore(); a URL is for hw.App(url)")
 

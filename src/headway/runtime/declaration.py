@@ -65,7 +65,7 @@ def read_lane(name: str, options: LaneOptions) -> LaneSpec:
     lane = check_name("lane", name)
     refuse_unknown(options, LaneOptions, f"the lane {lane!r} has an unknown option", "options are")
     fair, weights = options.get("fair"), options.get("weights", {})
-    if fair not in {None, "tenant"}:
+    if fair not in (None, "tenant"):
         message = f"fair of the lane {lane!r} is {fair!r:.40}"
         raise InvalidValue(message, hint='use "tenant", or omit it')
     if not isinstance(cast("object", weights), Mapping):
@@ -142,6 +142,8 @@ def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
     if not isinstance(cast("object", given), Mapping):
         message = f"args of the entry {entry!r} are {given!r:.80}"
         raise InvalidValue(message, hint='pass a mapping by name, such as {"scope": "new"}')
+    for argument in given:
+        check_name(f"argument of the entry {entry!r}", argument)
     for refused in ("due", "job_id", "key"):
         if refused in given:
             message = f"the entry {entry!r} gives its jobs {refused!r}"
@@ -255,9 +257,10 @@ class Declaration:
             specs: if two have the same name, the later one counts.
 
         Raises:
-            InvalidValue: the store has one as another kind of gate; nothing was written or kept.
+            InvalidValue: the store has one as another kind of gate, or one is not a gate; nothing
+                was written or kept.
         """
-        gates = {spec.name: spec for spec in specs}
+        gates = {spec.name: spec for spec in map(_check_gate, specs)}
         if gates:
             items = tuple(DeclareGate(spec=spec) for spec in gates.values())
             await store.define(DefineRequest(items=items, author=self.author))
@@ -283,6 +286,13 @@ class Declaration:
         if items:
             await store.define(DefineRequest(items=tuple(items), author=self.author))
         self._declared = (store, size)
+
+
+def _check_gate(spec: object) -> GateSpec:
+    if isinstance(spec, GateSpec):
+        return spec
+    message = f"{spec!r:.80} is not a gate"
+    raise InvalidValue(message, hint="pass each as a Slots, Rate, Hours or Pool")
 
 
 def _gates(kinds: Iterable[Kind]) -> Iterator[GateSpec]:

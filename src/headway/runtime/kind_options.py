@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict, cast
 
@@ -130,7 +130,7 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
     kind = check_name("kind", options.get("name", name))
     refuse_unknown(options, JobOptions, f"the kind {kind!r} has an unknown option", "options are")
     on_deadline = options.get("on_deadline", "dead")
-    if on_deadline not in {"dead", "retry"}:
+    if on_deadline not in ("dead", "retry"):
         message = f"on_deadline of {kind!r} is {on_deadline!r}"
         raise InvalidValue(message, hint='use "dead" or "retry"')
     timeout, expires = options.get("timeout"), options.get("expires")
@@ -269,12 +269,11 @@ def _retry(kind: str, retry: object) -> RetryPolicy:
 
 
 def _states(kind: str, states: Sequence[str]) -> tuple[State, ...]:
-    names = {str(state): state for state in FINAL}
-    for state in states:
-        if isinstance(states, str) or state not in names:
-            message = f"on_final_states of {kind!r} is {states!r:.80}"
-            raise InvalidValue(message, hint=f"use some of {', '.join(sorted(names))}")
-    return tuple(names[state] for state in states)
+    listed = isinstance(cast("object", states), Iterable) and not isinstance(states, str)
+    if not listed or any(state not in tuple(FINAL) for state in states):
+        message = f"on_final_states of {kind!r} is {states!r:.80}"
+        raise InvalidValue(message, hint=f"use some of {', '.join(sorted(FINAL))}")
+    return tuple(map(State, states))
 
 
 CANDIDATE = frozenset({"candidate"})

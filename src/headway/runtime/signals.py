@@ -172,11 +172,16 @@ def read_signing_keys(written: str | Sequence[str] | None) -> tuple[str, ...]:
         written: keys, newest first; in text, separated by commas.
 
     Raises:
-        InvalidValue: a key is too short to be secure; the message does not contain it.
+        InvalidValue: a key is too short to be secure, or is not text; the message does not contain
+            it.
     """
     if written is None:
         return ()
     parts = written.split(",") if isinstance(written, str) else written
+    listed = isinstance(cast("object", parts), Sequence)
+    if not listed or any(not isinstance(cast("object", part), str) for part in parts):
+        message = f"the signing keys must be text, not {type(written).__name__}"
+        raise InvalidValue(message, hint="pass the keys in a list, or separated by commas")
     keys = tuple(part.strip() for part in parts if part.strip())
     for place, key in enumerate(keys, start=1):
         if len(key.encode()) < SHORTEST_KEY:

@@ -9,7 +9,7 @@ from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from headway.contract.outcomes import (
     Died,
@@ -40,6 +40,8 @@ from headway.runtime.kind import Kind
 from headway.runtime.kind_options import Gates
 from headway.runtime.records import encode, text_of
 from headway.runtime.timing import Timing
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class HandlerCrashed(HandlerError):
@@ -265,12 +267,25 @@ class Failure:
 OnFailure = Callable[[Failure], object]
 
 
+def check_function(what: str, fn: Function) -> Function:
+    """Return a function that a program gives.
+
+    Raises:
+        InvalidValue: it cannot be called.
+    """
+    if not callable(fn):
+        message = f"{what} must be a function, not {fn!r:.80}"
+        raise InvalidValue(message, hint="pass the function itself")
+    return fn
+
+
 def check_hook(hook: OnFailure) -> OnFailure:
     """Validate a hook of `App.on_failure`.
 
     Raises:
-        InvalidValue: it is a coroutine function, which would never be awaited.
+        InvalidValue: it is a coroutine function, which would never be awaited, or not a function.
     """
+    check_function("an on_failure hook", hook)
     if inspect.iscoroutinefunction(hook):
         message = f"the on_failure hook {hook.__qualname__!r} is an async function"
         raise InvalidValue(message, hint="write a plain def that returns quickly")

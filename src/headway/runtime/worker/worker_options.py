@@ -17,7 +17,7 @@ from headway.runtime.chores import Sweepers
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.signals import SignalUrls, read_signing_keys
 from headway.runtime.timing import Timing
-from headway.runtime.worker.outcomes import OnFailure, check_hook
+from headway.runtime.worker.outcomes import Function, OnFailure, check_function, check_hook
 from headway.runtime.worker.plans import Middleware, UnknownKindAction
 
 MOST_AHEAD = 2_000
@@ -149,12 +149,12 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
     """
     refuse_unknown(options, WorkerOptions, "a worker has no option")
     order = options.get("order", "weighted")
-    if order not in {"weighted", "strict"}:
+    if order not in ("weighted", "strict"):
         message = f"a worker's order is {order!r:.40}"
         raise InvalidValue(message, hint='use "weighted" or "strict"')
     timing = options.get("timing") or Timing()
     unknown = options.get("unknown", "retry")
-    if unknown not in {"retry", "dead"}:
+    if unknown not in ("retry", "dead"):
         message = f"a worker's unknown is {unknown!r:.40}"
         raise InvalidValue(message, hint='use "retry" or "dead"')
     return WorkerSettings(
@@ -174,13 +174,20 @@ def read_worker_options(options: WorkerOptions) -> WorkerSettings:
         signal_url=options.get("signal_url") or _signal_url(options, timing),
         timing=timing,
         heartbeat=options.get("heartbeat", "thread"),
-        middleware=tuple(options.get("middleware", ())),
-        on_failure=tuple(check_hook(hook) for hook in options.get("on_failure", ())),
+        middleware=_functions("middleware", options.get("middleware", ())),
+        on_failure=tuple(map(check_hook, _functions("on_failure", options.get("on_failure", ())))),
         before=options.get("before"),
         rebuild=options.get("rebuild"),
-        duties=tuple(options.get("duties", ())),
+        duties=_functions("duties", options.get("duties", ())),
         unknown=unknown,
     )
+
+
+def _functions(option: str, given: Sequence[Function]) -> tuple[Function, ...]:
+    if not isinstance(cast("object", given), Iterable):
+        message = f"a worker's {option} is {given!r:.80}"
+        raise InvalidValue(message, hint="pass a list of functions")
+    return tuple(check_function(f"each of a worker's {option}", one) for one in given)
 
 
 def _signal_url(options: WorkerOptions, timing: Timing) -> SignalUrl:
