@@ -206,12 +206,14 @@ async def test_entry_that_cannot_fire_is_logged_and_the_others_fire(
     @app.job(gates=[hw.Slots("phone:{phone}", 1)])
     async def call(job: hw.Job, phone: str) -> None: ...
 
-    @app.job(gates=[hw.Slots("phone:7", 1)])
+    @app.job()
     async def tick(job: hw.Job) -> None: ...
 
-    # The resolved name of its gate is that of another declared gate.
     app.timetable("calls", call, schedule="every 1s", args={"phone": "7"})
     app.timetable("ticks", tick, schedule="every 1s")
+    await app.declare()
+    # From now on, the resolved name of its gate is that of another declared gate.
+    await app.declare_gates(hw.Slots("phone:7", 1))
     async with working(app):
 
         async def ticked() -> bool:

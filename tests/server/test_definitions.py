@@ -29,6 +29,8 @@ OPERATOR, VIEWER = Role.OPERATOR, Role.VIEWER
 OFFICE = {"kind": "hours", "hours": "09:00-18:00"}
 ENTRY = {"schedule": "every 1m", "job": {"kind": "a"}}
 WITH_KEY, WITH_GATE = {"kind": "a", "key": "k"}, {"kind": "a", "gates": ["n"]}
+CLASHING = {"kind": "a", "gates": ["c:{x}"], "args": {"x": "7"}}
+"""A job whose gate, resolved, has the name of another declared gate."""
 
 
 @pytest.fixture
@@ -133,6 +135,7 @@ async def test_gates_are_found_by_their_exact_names(rig: Rig):
         ("PUT", "/v1/timetable/e", {**ENTRY, "schedule": "every 1ms"}, 422, "invalid_value"),
         ("PUT", "/v1/timetable/e", {**ENTRY, "job": WITH_KEY}, 422, "invalid_value"),
         ("PUT", "/v1/timetable/e", {**ENTRY, "job": WITH_GATE}, 422, "unknown_gate"),
+        ("PUT", "/v1/timetable/e", {**ENTRY, "job": CLASHING}, 422, "invalid_value"),
         ("GET", "/v1/nothing", None, 404, "unknown_path"),
         ("POST", "/v1/stats", {}, 405, "unknown_method"),
     ],
@@ -140,7 +143,8 @@ async def test_gates_are_found_by_their_exact_names(rig: Rig):
 async def test_invalid_definitions_are_refused(
     rig: Rig, method: str, path: str, body: object, status: int, code: str
 ):
-    await done(rig, "PUT", "/v1/gates/c:{x}", {"kind": "rate", "limit": 1, "per": "1s"})
+    for gate in ("c:{x}", "c:7"):
+        await done(rig, "PUT", f"/v1/gates/{gate}", {"kind": "rate", "limit": 1, "per": "1s"})
     before = (await rig.ask(VIEWER, "/v1/stats"))["revision"]
     problem(await rig.call(OPERATOR, method, path, body), status, code)
     assert (await rig.ask(VIEWER, "/v1/stats"))["revision"] == before

@@ -179,9 +179,11 @@ class Store(Protocol):
 
         Raises:
             RevisionConflict: they have been changed since; nothing was written.
-            UnknownGate: a gate to set, close or open is not declared; nothing was written.
-            InvalidValue: a gate is already declared as another kind, a token is not valid, or there
-                would be more than 10,000 tokens; nothing was written.
+            UnknownGate: a gate to set, close or open, or of an entry's job, is not declared;
+                nothing was written.
+            InvalidValue: a gate is already declared as another kind, the gates of an entry's job
+                cannot be used like this, a token is not valid, or there would be more than 10,000
+                tokens; nothing was written.
         """
         ...
 

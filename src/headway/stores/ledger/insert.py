@@ -116,6 +116,19 @@ def make_ready(cache: GateCache, kind: str, gates: Sequence[GateUse]) -> None:
         UnknownGate: as in `flow_of`.
         InvalidValue: as in `flow_of`.
     """
+    check_declared(cache, kind, gates)
+    for use in gates:
+        if use.zone is not None:
+            ensure_hours(cache, use)
+
+
+def check_declared(cache: GateCache, kind: str, gates: Sequence[GateUse]) -> None:
+    """Validate the gates of a job as they are declared now.
+
+    Raises:
+        UnknownGate: as in `flow_of`.
+        InvalidValue: as in `flow_of`.
+    """
     check_gates(kind, gates)
     for use in gates:
         spec = cache.spec(use.template)
@@ -127,8 +140,6 @@ def make_ready(cache: GateCache, kind: str, gates: Sequence[GateUse]) -> None:
             message = f"the gate {use.template!r} is {one}, but the job uses it as {other}"
             raise InvalidValue(message, hint="use it as it is declared")
         cache.refuse_others_name(use)
-        if use.zone is not None:
-            ensure_hours(cache, use)
 
 
 def check_turns(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Unpack
 
 import pytest
@@ -20,16 +21,17 @@ from headway.contract.operate import Acted, Edit, Verb
 from headway.contract.outcomes import Failed, HandedOver, Succeeded
 from headway.contract.views import EntryView, JobView, TimetableQuery
 from headway.core.check import LATEST
-from headway.core.errors import InvalidValue, UnknownEntry
+from headway.core.errors import InvalidValue, UnknownEntry, UnknownGate
 from headway.core.gates.slots import Slots
-from headway.core.job import MAX_BATCH, derived_id, ids_after
+from headway.core.job import MAX_BATCH, JobPolicy, derived_id, ids_after
+from headway.core.naming import MAX_NAME
 from headway.core.state import State
 from headway.core.timetable.fires import MisfirePolicy
 from headway.core.timetable.schedule import Every
 from headway.testing.clock import START_AT
 from headway.testing.conformance.rig import ConformanceGroup, Rig, take_ids
 from headway.testing.conformance.worker import LANE
-from headway.testing.jobs import JobFields
+from headway.testing.jobs import JobFields, use_of
 
 MINUTE_MS = 60_000
 NAME = "nightly"
@@ -199,6 +201,34 @@ class TimetableGroup(ConformanceGroup):
         async with rig.refuses(InvalidValue, match="kind"):
             await declare(rig, kind="")
         assert await rig.store.read(TimetableQuery()) == ()
+
+    async def test_entry_whose_fires_would_be_refused_at_a_gate_is_refused(self, rig: Rig) -> None:
+        line, number = Slots("line", 2), Slots("number:{candidate}", 1)
+        await rig.declare(line, number)
+        own, turn, unknown = use_of(line), use_of(number), use_of(Slots("undeclared", 1))
+        with pytest.raises(UnknownGate, match="needs the gate 'undeclared'"):
+            await declare(rig, gates=(unknown,))
+        for gates, match in (
+            ((own, own), "names a gate twice"),
+            ((replace(own, amount=0),), "the amount of 'line' is 0"),
+            ((replace(own, shared=False),), "'line' is shared, but the job uses it as keyed"),
+        ):
+            with pytest.raises(InvalidValue, match=match):
+                await declare(rig, gates=gates)
+        with pytest.raises(InvalidValue, match="gate has"):
+            await declare(
+                rig,
+                gates=(turn,),
+                policy=JobPolicy(cascade=True),
+                candidates=("a", "b" * (MAX_NAME - 3)),
+            )
+        assert await rig.store.read(TimetableQuery()) == ()
+        # Above the capacity it would wait, as any other job: the capacity may be raised.
+        entry = await declare(rig, gates=(replace(own, amount=3),))
+        with pytest.raises(UnknownGate):
+            await declare(rig, gates=(unknown,))
+        assert await the_entry(rig) == entry
+        assert (await fire(rig, entry.revision, 1)).fired == (minute(1),)
 
     async def test_slower_scheduler_does_not_withdraw_fires_laid_ahead(self, rig: Rig) -> None:
         entry = await declare(rig)

@@ -40,6 +40,7 @@ from headway.stores.ledger.gatechanges import (
     track_implicit,
 )
 from headway.stores.ledger.gaterows import FOREVER, TemplateRow
+from headway.stores.ledger.insert import check_declared, check_turns
 from headway.stores.ledger.ledger import Ledger, ReadAhead
 from headway.stores.ledger.rows import EntryRow, LaneRow, TrailRow
 from headway.stores.ledger.step import Step
@@ -240,6 +241,7 @@ def _declare_entry(step: Step, item: DeclareEntry, _request: DefineRequest) -> T
     spec = item.spec
     row = step.ledger.entries.load(spec.name)
     if row is None:
+        _check_gates(step, spec.job)
         row = EntryRow(name=spec.name, spec=spec, revision=1, first_seen_at=step.ledger.now)
         step.ledger.entries.save(row)
         return "declare entry", spec.name, ""
@@ -249,6 +251,7 @@ def _declare_entry(step: Step, item: DeclareEntry, _request: DefineRequest) -> T
         spec = replace(spec, enabled=row.spec.enabled, job=job)
         if spec == row.spec:
             return None
+    _check_gates(step, spec.job)
     _drop_fires(step, row)
     # A new schedule has missed no fires; the same one still makes up for an outage.
     same = row.spec is not None and _same_schedule(row.spec, spec)
@@ -260,6 +263,13 @@ def _declare_entry(step: Step, item: DeclareEntry, _request: DefineRequest) -> T
     row.revision += 1
     step.ledger.entries.save(row)
     return "declare entry", spec.name, f"revision {row.revision}"
+
+
+def _check_gates(step: Step, job: NewJob) -> None:
+    """Refuse a job whose gates each fire would be refused for."""
+    check_declared(step.cache, job.kind, job.gates)
+    if job.policy.cascade:
+        check_turns(step.cache, job.kind, job.gates, job.candidates)
 
 
 def _with_id(job: NewJob, id_: str) -> NewJob:

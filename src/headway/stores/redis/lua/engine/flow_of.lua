@@ -1,6 +1,6 @@
 -- The flow in which a job waits, by the gates that it uses.
 -- python: stores.ledger.attempts.stage_of, stores.ledger.insert.make_ready
--- python: stores.ledger.insert.check_turns
+-- python: stores.ledger.insert.check_declared, stores.ledger.insert.check_turns
 -- needs: base.codec, base.run, tables.jobs, engine.gate_cache, engine.gate_names, engine.horizon
 -- needs: rules.cascade, rules.gate_limits, rules.job_limits, rules.name_limits
 
@@ -83,7 +83,7 @@ end
 -- Validate that a job of a kind can use gates now. Refuse with UnknownGate if one is not declared,
 -- and with InvalidValue if they cannot be used together, or if one is declared as shared and used
 -- as keyed or the reverse. Write nothing.
-function FlowOf.check(cache, kind, gates)
+function FlowOf.check_declared(cache, kind, gates)
   check_together(kind, gates)
   for _, use in ipairs(gates) do
     check_use(cache, kind, use)
@@ -101,9 +101,9 @@ function FlowOf.new_hours(cache, gates)
   return found
 end
 
--- Validate gates as `check` does, and add new hours to the cache.
+-- Validate gates as `check_declared` does, and add new hours to the cache.
 function FlowOf.make_ready(cache, kind, gates)
-  FlowOf.check(cache, kind, gates)
+  FlowOf.check_declared(cache, kind, gates)
   Horizon.require(cache, FlowOf.new_hours(cache, gates))
   for _, use in ipairs(gates) do
     Horizon.ensure_hours(cache, use)
@@ -164,10 +164,10 @@ function FlowOf.check_turns(cache, kind, gates, candidates)
   end
 end
 
--- Return a stage with its gates for a job. Refuse as `check` and `check_turns` do.
+-- Return a stage with its gates for a job. Refuse as `check_declared` and `check_turns` do.
 --   candidates: those that a cascade gets with the stage; nil to keep its own.
 function FlowOf.stage_of(step, row, name, gates, candidates)
-  FlowOf.check(step.cache, row.kind, gates)
+  FlowOf.check_declared(step.cache, row.kind, gates)
   if candidates == nil and row.cascade ~= nil then
     -- An operator's retry asks all of them again.
     candidates = Cascade.reset(row.cascade).left

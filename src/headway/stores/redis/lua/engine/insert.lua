@@ -132,7 +132,7 @@ local function shape_of(batch, job)
   local place = joined(job.lane, job.tenant, job.kind, numbers)
   local shape = batch.shapes[place]
   if shape == nil then
-    FlowOf.check(batch.cache, job.kind, gates)
+    FlowOf.check_declared(batch.cache, job.kind, gates)
     shape = {
       lane = job.lane,
       tenant = job.tenant,
