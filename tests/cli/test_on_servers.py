@@ -36,7 +36,11 @@ def leads(row):
     yield call.make(phone=row["phone"])
 
 
-app.timetable("nightly", call, schedule="at 03:00", args={"phone": "9"})
+@app.job()
+async def report(phone: str) -> None: ...
+
+
+app.timetable("nightly", report, schedule="at 03:00", args={"phone": "9"})
 """
 
 DAY = (

@@ -51,7 +51,10 @@ def declared(url: str) -> hw.App:
         if n % 10 == 0 and job.attempt == 1:
             raise hw.Retry(after="1ms")
 
-    app.timetable("nightly", call, schedule="at 03:00", args={"n": -1, "phone": "x"})
+    @app.job(gates=[hw.Slots("page:{phone}", 1)])
+    async def report(job: hw.Job, n: int, phone: str) -> None: ...
+
+    app.timetable("nightly", report, schedule="at 03:00", args={"n": -1, "phone": "x"})
     return app
 
 

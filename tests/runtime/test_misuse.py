@@ -110,6 +110,15 @@ def test_importer_is_refused_under_what_is_not_a_name(app: hw.App, name: Any) ->
         app.importer(name)
 
 
+def test_entry_of_a_kind_with_a_key_is_refused_because_its_fires_have_none(app: hw.App) -> None:
+    @app.job(key="report-{day}")
+    def report(job: hw.Job, day: str) -> None: ...
+
+    with pytest.raises(InvalidValue, match="the entry 'nightly' gives its jobs a key") as refused:
+        app.timetable("nightly", report, schedule="every 1h", args={"day": "today"})
+    assert refused.value.hint == "each fire is a separate job; use a kind without a key"
+
+
 def test_arguments_of_an_entry_are_refused_if_one_has_no_name(app: hw.App) -> None:
     args: Any = {3: "new"}
     with pytest.raises(InvalidValue, match="argument of the entry 'news' must be text, not int"):

@@ -22,7 +22,7 @@ from headway.core.duration import check_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateSpec, check_count
 from headway.core.instant import parse_instant
-from headway.core.job import derived_id
+from headway.core.job import NewJob, derived_id
 from headway.core.naming import check_name, did_you_mean
 from headway.core.timetable.fires import MisfirePolicy
 from headway.core.timetable.schedule import At, Cron, Every, Schedule, parse_schedule
@@ -114,8 +114,8 @@ class EntryOptions(TypedDict, total=False):
         overlap: what to do when a fire is due while an earlier one is waiting or running: "skip"
             drops it, "one" drops it only if one is waiting, "all" keeps it.
         enabled: whether the entry fires.
-        args: the handler's arguments, and options of `Kind.make`, except `due`, `job_id` and `key`,
-            which each fire sets itself.
+        args: the handler's arguments, and options of `Kind.make`, except `due`, `job_id` and `key`:
+            each fire has its own time and id, and no key, so the kind must not have one either.
     """
 
     schedule: str | Schedule
@@ -132,7 +132,7 @@ def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
     """Validate the options of a timetable entry.
 
     Raises:
-        InvalidValue: an option is unknown or not valid.
+        InvalidValue: an option is unknown or not valid, or jobs of the kind have a key.
     """
     entry = check_name("entry", name)
     refuse_unknown(
@@ -147,9 +147,10 @@ def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
     for refused in ("due", "job_id", "key"):
         if refused in given:
             message = f"the entry {entry!r} gives its jobs {refused!r}"
-            raise InvalidValue(message, hint="omit it: each fire sets its own")
+            raise InvalidValue(message, hint="omit it: each fire is a separate job")
     # Due at 0, so that its expiry counts from the time of each fire.
     job = kind.make(**given, due=_EPOCH, job_id=derived_id("entry", entry)).changed(due_at=None)
+    refuse_key(entry, job)
     return EntrySpec(
         name=entry,
         schedule=_schedule(entry, options),
@@ -159,6 +160,17 @@ def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
         overlap=_overlap(entry, options.get("overlap", "skip")),
         enabled=_flag(entry, "enabled", options.get("enabled", True)),
     )
+
+
+def refuse_key(entry: str, job: NewJob) -> None:
+    """Refuse a job with a key as that of an entry: each fire is a job of its own, without one.
+
+    Raises:
+        InvalidValue: it has a key.
+    """
+    if job.key is not None:
+        message = f"the entry {entry[:80]!r} gives its jobs a key"
+        raise InvalidValue(message, hint="each fire is a separate job; use a kind without a key")
 
 
 def _flag(entry: str, what: str, value: object) -> bool:

@@ -13,10 +13,11 @@ from uuid_utils import uuid7
 from headway.contract.definitions import DeclareEntry, EnableEntry, Item, RemoveEntry
 from headway.contract.operate import Edit, Verb
 from headway.contract.views import EntryView, StatsQuery, TimetableQuery
-from headway.core.errors import Forbidden, InvalidValue, UnknownEntry
+from headway.core.errors import Forbidden, UnknownEntry
 from headway.core.job import derived_id
 from headway.core.timetable.schedule import format_schedule
 from headway.runtime.chores import TimetableChore
+from headway.runtime.declaration import refuse_key
 from headway.runtime.records import record
 from headway.server.access import Definer, Observer, Sender
 from headway.server.bodies.base import Name, QueryModel
@@ -102,7 +103,7 @@ async def declare_entry(
 
     Raises:
         Forbidden: an entry of this name exists outside the caller's scope.
-        InvalidValue: the job has a key, which all fires would share.
+        InvalidValue: the job has a key, which fires do not have.
     """
     schedule = body.read_schedule(await service.now())
     found = await _found(service, name)
@@ -111,11 +112,7 @@ async def declare_entry(
         raise Forbidden(message, hint="choose another name")
     with named_by_body():
         job = await make_job(service, caller, body.body_of(derived_id("entry", name)))
-        if job.key is not None:
-            message = f"the entry {name[:80]!r} gives its jobs a key"
-            raise InvalidValue(
-                message, hint="each fire is a separate job; use a kind without a key"
-            )
+        refuse_key(name, job)
         items: list[Item] = [DeclareEntry(spec=body.spec(name, schedule, job))]
         if body.enabled is not None:
             # For an existing entry, only an operator's request changes whether it fires.
