@@ -18,9 +18,11 @@ from headway.contract.definitions import (
     Role,
 )
 from headway.contract.views import StatsQuery, TimetableQuery
+from headway.core.check import LATEST
 from headway.core.instant import parse_instant
 from headway.core.timetable.schedule import Every
-from headway.server.routes.timetable import UNFIRED_MS
+from headway.stores.memory import MemoryStore
+from headway.testing.clock import FakeClock
 from tests.cli.seeding import new_job
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
@@ -334,7 +336,8 @@ async def test_entry_shows_its_last_real_fire_and_none_laid_ahead(rig: Rig):
 
 
 async def test_expiry_of_an_entrys_jobs_counts_from_each_fire():
-    app = hw.App("memory://")
+    clock = FakeClock()
+    app = hw.App(store=MemoryStore(clock))
 
     @app.job(expires="10m")
     async def tick(job: hw.Job) -> None: ...
@@ -348,8 +351,16 @@ async def test_expiry_of_an_entrys_jobs_counts_from_each_fire():
     await app.close_async()
     assert laid
     assert all(fire["expires_at"] == fire["fired_at"] + 600_000 for fire in laid)
-    assert 600_000 <= now["expires_at"] - now["due_at"] <= 600_000 + UNFIRED_MS
+    assert (now["due_at"], now["expires_at"]) == (clock(), clock() + 600_000)
     assert now["state"] == "waiting"
+
+
+async def test_entry_whose_jobs_expire_at_the_latest_time_can_be_fired_now(rig: Rig):
+    spec = EntrySpec(name="e", schedule=Every(3_600_000), job=new_job(expires_at=LATEST))
+    await rig.store.define(DefineRequest(items=(DeclareEntry(spec=spec),), author="code"))
+    reply = await rig.call(OPERATOR, "POST", "/v1/timetable/e/fire")
+    assert reply.status_code == 201, reply.text
+    assert (await rig.ask(VIEWER, f"/v1/jobs/{reply.json()['id']}"))["expires_at"] == LATEST
 
 
 async def test_cancelled_fire_is_not_among_the_next(rig: Rig):

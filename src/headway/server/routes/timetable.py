@@ -13,6 +13,7 @@ from uuid_utils import uuid7
 from headway.contract.definitions import DeclareEntry, EnableEntry, Item, RemoveEntry
 from headway.contract.operate import Edit, Verb
 from headway.contract.views import EntryView, StatsQuery, TimetableQuery
+from headway.core.check import LATEST
 from headway.core.errors import Forbidden, UnknownEntry
 from headway.core.job import derived_id
 from headway.core.timetable.schedule import format_schedule
@@ -177,10 +178,10 @@ async def fire_entry(
     if repeat_key is not None:
         own = derived_id("http", caller.id, check_repeat_key(repeat_key), "fire", name)
     # Scheduled, then made due by a move, so that the trail records who fired it.
-    later = await service.now() + UNFIRED_MS
-    job = entry.spec.job.changed(id=own, due_at=later, key=None)
+    now = await service.now()
+    job = entry.spec.job.changed(id=own, due_at=now + UNFIRED_MS, key=None)
     if job.expires_at is not None:
-        job = job.changed(expires_at=later + job.expires_at)
+        job = job.changed(expires_at=min(now + job.expires_at, LATEST))
     (made,) = await send_jobs(service, [job], caller=caller)
     reason = f"fired the entry {name}"
     move = Move(verb=Verb.RUN_NOW, edit=Edit(), caller=caller, reason=reason)
