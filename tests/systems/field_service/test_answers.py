@@ -11,6 +11,7 @@ import pytest
 from headway.contract.claims import ClaimRequest
 from headway.contract.outcomes import HandedOver, SettleRequest
 from headway.contract.views import JobQuery
+from headway.core.naming import MAX_NAME
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.systems.field_service.answering import AnswerEffect, answer
@@ -209,6 +210,25 @@ async def test_acceptance_after_the_offer_is_refused_even_if_the_request_is_unas
         problem(reply, 409, "invalid_state")
         assert "the offer is over" in reply.text
         assert any("late: ada accepts" in one.what for one in (await field.job(sent["id"])).trail)
+
+
+async def test_event_of_the_longest_allowed_length_is_applied_once(tmp_path: Path):
+    event = "e" * MAX_NAME
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        for name in ("ada", "bob", "cleo"):
+            await field.technician(name, km=1)
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        refused = await field.say(sent["id"], "decline", "ada", event=f"{event}e")
+        problem(refused, 422, "invalid_value")
+        assert "512" in refused.text
+        for _ in range(2):
+            reply = await field.say(sent["id"], "decline", "ada", event=event)
+            assert reply.status_code == 200, reply.text
+        await field.asks(sent["id"], "bob")
+        # Another event of this length is another answer.
+        other = await field.say(sent["id"], "accept", "bob", event=f"{event[1:]}f")
+        assert other.json()["technician"] == "bob"
 
 
 async def test_only_the_asked_technician_can_answer(tmp_path: Path):

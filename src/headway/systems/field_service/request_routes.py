@@ -9,6 +9,8 @@ from pydantic import Field
 
 from headway.contract.views import JobQuery, JobsQuery, JobView
 from headway.core.errors import InvalidState, InvalidValue, StoreUnavailable
+from headway.core.job import derived_id
+from headway.core.naming import MAX_NAME
 from headway.server.access import Reader, Sender, needs
 from headway.server.caller import Caller, Permission
 from headway.server.finding import bounded_page
@@ -222,6 +224,12 @@ async def complete(
     )
 
 
+def _api_event(event: str) -> str:
+    """Return the id of the signal for a caller's event, which cannot be that of another source."""
+    marked = f"api:{event}"
+    return marked if len(marked) <= MAX_NAME else derived_id("api", event)
+
+
 async def _answer(
     service: Service,
     context: FieldContext,
@@ -250,7 +258,7 @@ async def _answer(
         ref=ref,
         technician=technician.id,
         accepts=accepts,
-        event=f"api:{body.event}" if body.event else f"{word}:{ref}",
+        event=_api_event(body.event) if body.event else f"{word}:{ref}",
         by=BY_API,
     )
     if answered.verdict is (AnswerEffect.ACCEPTED if accepts else AnswerEffect.DECLINED):
