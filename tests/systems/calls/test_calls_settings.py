@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway.core.errors import InvalidValue
 from headway.runtime.settings_table import read_table
+from headway.systems.calls import make
 from headway.systems.calls.template import CallsSettings
+from headway.systems.directory.database import Directory
+from headway.systems.parts import Parts
+from headway.systems.telephony.providers import Telephony
 
 
 @pytest.mark.parametrize(
@@ -55,3 +60,24 @@ def test_invalid_value_is_shown_unless_it_is_a_secret(written: dict[str, Any], t
     with pytest.raises(InvalidValue) as refused:
         read_table("calls", CallsSettings, written)
     assert str(refused.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("template", "error"),
+    [
+        ({"say": "Hello {nam"}, "calls.template.say contains a brace outside a placeholder"),
+        ({"fetch": "http://:80/x"}, "calls.template.fetch is 'http://:80/x', which is not a URL"),
+        (
+            {"checks": [{"check": "http", "url": "https://?ask"}]},
+            "calls.template.checks[0].url is 'https://?ask', which is not a URL",
+        ),
+        ({"providers": ["vonnage"]}, "no call provider is named 'vonnage'"),
+    ],
+)
+def test_default_template_of_the_settings_is_validated_as_one_that_is_put(
+    tmp_path: Path, template: dict[str, Any], error: str
+) -> None:
+    directory = Directory(f"sqlite:///{tmp_path}/directory.db")
+    with pytest.raises(InvalidValue) as refused:
+        make({"template": template}, Parts(directory=directory, telephony=Telephony({}, {})))
+    assert str(refused.value).startswith(error)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from headway.core.errors import StoreUnavailable
 from headway.core.state import State
@@ -16,7 +17,7 @@ from headway.runtime.timing import Timing
 from headway.stores import open_store
 from headway.stores.memory.store import MemoryStore
 from headway.systems.calls import stages
-from headway.systems.calls.catalogue import FRESH_S
+from headway.systems.calls.catalogue import FRESH_S, RevisionRecord, TemplateRecord
 from headway.systems.calls.context import CallsContext
 from headway.systems.calls.lead import LeadArgs
 from headway.testing.faulty import Reply, StoreProxy
@@ -259,9 +260,17 @@ async def test_characters_that_xml_cannot_contain_are_spoken_as_a_pause(tmp_path
 
 
 async def test_template_whose_script_the_provider_refuses_closes_no_number(tmp_path: Path) -> None:
-    broken = {"template": {"fetch": "http://[", "max_retry": 0}}
-    async with calling(tmp_path, settings=broken) as calls:
+    async with calling(tmp_path) as calls:
         await calls.number()
+        await calls.template(max_retry=0)
+        # As an earlier version may have stored it.
+        async with calls.system.context.directory.change() as session:
+            record = await session.get_one(TemplateRecord, "default")
+            record.body = {**record.body, "fetch": "http://["}
+            await session.execute(
+                update(RevisionRecord).values(revision=RevisionRecord.revision + 1)
+            )
+        await calls.system.context.catalogue.newest()
         told = await calls.finished(await calls.lead())
         assert (told["outcome"], told["attempt_count"]) == ("FAILED", 1)
         assert "21205" in told["reason"]

@@ -26,7 +26,7 @@ from headway.systems.calls.migrations import SCHEMAS as OWN_SCHEMAS
 from headway.systems.calls.pages import pages_of
 from headway.systems.calls.requeueing import watch
 from headway.systems.calls.source_table import read_source_table
-from headway.systems.calls.template import CallsSettings
+from headway.systems.calls.template import CallsSettings, check_template
 from headway.systems.directory.alert_storage import SCHEMA as ALERTS
 from headway.systems.directory.tally import Tally
 from headway.systems.parts import Parts
@@ -74,6 +74,7 @@ SCHEMAS = (*OWN_SCHEMAS, ALERTS)
 def make(settings: Mapping[str, object], parts: Parts) -> CallsSystem:
     """Build the system from the settings [calls], without opening or declaring anything."""
     read = read_table(NAME, CallsSettings, settings)
+    check_template(read.template, parts.telephony, f"{NAME}.template.")
     parts.directory.needs(*SCHEMAS)
     reporter = Reporter(
         read.reporting_keys,

@@ -11,7 +11,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, cast
-from urllib.parse import urlsplit
 
 from fastapi import Path, Response
 from pydantic import Field
@@ -21,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.store import read_pages
 from headway.contract.views import GatesQuery, JobsQuery, SpecsQuery
-from headway.core.errors import InvalidState, InvalidValue, UnknownRecord
+from headway.core.errors import InvalidState, UnknownRecord
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateSpec
 from headway.core.naming import read_whole
@@ -45,10 +44,9 @@ from headway.systems.calls.catalogue import (
 from headway.systems.calls.context import NAME, STEP, CallsContext, TheContext
 from headway.systems.calls.intake import NumberBody, NumberChange, ResellerName
 from headway.systems.calls.lead import LANE, LEAD
-from headway.systems.calls.template import DEFAULT, HttpCheckBody, Label, TemplateBody
+from headway.systems.calls.template import DEFAULT, Label, TemplateBody, check_template
 from headway.systems.directory.record_routes import RouteDescriptions, add_routes
 from headway.systems.directory.records import Records
-from headway.systems.telephony.texts import check_words
 
 
 @asynccontextmanager
@@ -293,14 +291,7 @@ async def set_template(
         InvalidValue: its text cannot be spoken, a URL has no host, or it names an unknown provider.
     """
     caller.check_gate(DEFAULT_POOL)
-    check_words("say", body.say)
-    if body.fetch is not None:
-        _check_url("fetch", body.fetch)
-    for n, check in enumerate(body.checks):
-        if isinstance(check, HttpCheckBody):
-            _check_url(f"checks[{n}].url", check.url)
-    for provider in body.providers:
-        context.telephony.voice(provider)
+    check_template(body, context.telephony)
     written = body.model_dump(mode="json")
     now = await service.now()
     async with changing(service, context, caller, f"template {name}") as session:
@@ -331,18 +322,6 @@ async def remove_template(
     async with changing(service, context, caller, f"template {name}") as session:
         await session.delete(await _stored(session, name))
     return Response(status_code=204)
-
-
-def _check_url(what: str, url: str) -> None:
-    # Not by the model, which also reads templates that earlier versions have stored.
-    try:
-        parts = urlsplit(url)
-        usable = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        message = f"{what} is {url[:80]!r}, which is not a URL with a host"
-        raise InvalidValue(message, hint="write it as https://host/path")
 
 
 def _usual(context: CallsContext) -> dict[str, object]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
+from headway.core.errors import InvalidValue
 from headway.core.gates.opening import Hours
 from headway.runtime.settings_table import OpenTable
 from headway.server.bodies.base import Body, FailFastList, Span
 from headway.systems.calls.payload_schema import read_schema
+from headway.systems.telephony.providers import Telephony
+from headway.systems.telephony.texts import check_words
 
 DEFAULT = "default"
 """The template of leads that do not name one."""
@@ -159,6 +163,36 @@ class TemplateBody(Body):
         le=86_400,
         description="Maximum length of a call, in seconds; null for the provider's own.",
     )
+
+
+def check_template(body: TemplateBody, telephony: Telephony, where: str = "") -> None:
+    """Validate what the model does not, which also reads templates of earlier versions.
+
+    Args:
+        where: path of the table in the settings, with a dot at its end; empty for a request.
+
+    Raises:
+        InvalidValue: its text cannot be spoken, a URL has no host, or it names an unknown provider.
+    """
+    check_words(f"{where}say", body.say)
+    if body.fetch is not None:
+        _check_url(f"{where}fetch", body.fetch)
+    for n, check in enumerate(body.checks):
+        if isinstance(check, HttpCheckBody):
+            _check_url(f"{where}checks[{n}].url", check.url)
+    for provider in body.providers:
+        telephony.voice(provider)
+
+
+def _check_url(what: str, url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        message = f"{what} is {url[:80]!r}, which is not a URL with a host"
+        raise InvalidValue(message, hint="write it as https://host/path")
 
 
 class Template(TemplateBody):
