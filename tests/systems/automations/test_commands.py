@@ -65,6 +65,28 @@ def test_dispatch_starts_due_sessions_and_lists_skipped_ones(
     ]  # fmt: skip
 
 
+def test_dispatch_of_another_file_replaces_no_entries_of_the_settings_file(
+    headway: Headway, folder: Path, repository: Path
+) -> None:
+    write(folder, entry("ours", repository))
+    other = folder / "other.toml"
+    other.write_text(entry("theirs", repository))
+    line = ("automations", "dispatch", "--wait", "--json", "--file", "other.toml")
+    assert headway("migrate").code == 0
+    # Nothing of the settings' file is in the timetable yet.
+    assert headway(*line).document["dispatched"] == 1
+    assert headway("automations", "dispatch", "--wait", "--json").document["dispatched"] == 1
+    refused = headway(*line)
+    assert refused.code == 2
+    assert (
+        "other.toml would replace 'ours' and all other entries of automations.toml" in refused.err
+    )
+    entries = headway("timetable", "--json").document["entries"]
+    assert [one["spec"]["name"] for one in entries] == ["automation:ours"]
+    same = (*line[:-1], str(folder / "automations.toml"))
+    assert headway(*same).document["dispatched"] == 0
+
+
 def test_waiting_dispatch_lists_sessions_that_could_not_be_started(
     headway: Headway, folder: Path, repository: Path
 ) -> None:

@@ -29,6 +29,7 @@ from headway.stores import open_store
 
 with needs_extra("server"):
     from headway.core.timetable.plan import Plan, make_plan
+    from headway.systems.automations.config import read_config
     from headway.systems.automations.dispatcher import (
         LANE,
         MOST,
@@ -192,6 +193,8 @@ def dispatch(
         # If the supervisor inherited it, the caller would wait until the session ends.
         os.set_inheritable(detached, False)
     dispatcher = _dispatcher(session, file)
+    if detached is None:
+        _refuse_to_replace(session, dispatcher.file)
     dispatcher.open()
     opened = _app(session, dispatcher)
     if detached is not None:
@@ -348,6 +351,21 @@ def _dispatcher(session: CommandSession, file: Path | None) -> Dispatcher:
         message = dispatcher.unreadable.error
         raise InvalidValue(message, hint="name it with --file, or in [automations] file")
     return dispatcher
+
+
+def _refuse_to_replace(session: CommandSession, file: Path) -> None:
+    """Refuse a file that would replace entries of the settings' file in the timetable.
+
+    Raises:
+        InvalidValue: the timetable has entries of that file, which a server may run.
+    """
+    own = read_settings(session.settings.automations).file
+    if not own.is_file() or own.samefile(file):
+        return
+    kept = read_config(own).automations.keys() & session.with_store(entries_of).keys()
+    if kept:
+        message = f"{file} would replace {min(kept)!r} and all other entries of {own}"
+        raise InvalidValue(message, hint="name it in [automations] file, or use another --store")
 
 
 def _app(session: CommandSession, dispatcher: Dispatcher) -> App:
