@@ -3,7 +3,8 @@
 -- needs: base.time, base.write, base.run, base.python, tables.counts, tables.gates, tables.jobs
 -- needs: tables.signals, tables.trail, tables.workers, tables.declared
 -- needs: rules.feeding, engine.horizon, engine.step, engine.gate_cache
--- needs: engine.new_jobs, engine.insert, rules.attempts, rules.promotion, rules.sweep
+-- needs: engine.new_jobs, engine.insert, rules.attempts, rules.check_limits, rules.promotion
+-- needs: rules.sweep
 
 local Chores = {}
 
@@ -129,8 +130,6 @@ function Chores.sweep(request)
   }
 end
 
-local LATEST = 253402300799999
-
 local function job_of(row, moment)
   local id = NewJobs.fire_id(row.name, row.first_seen_at, row.revision, moment)
   local job = Python.replace(row.spec.job, {
@@ -141,7 +140,7 @@ local function job_of(row, moment)
   })
   job.key = nil
   if job.expires_at ~= nil then
-    job.expires_at = math.min(moment + job.expires_at, LATEST)
+    job.expires_at = math.min(moment + job.expires_at, CheckLimits.LATEST)
   end
   return job
 end
