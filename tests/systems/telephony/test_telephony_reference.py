@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headway.systems.telephony.twilio import PROVIDER, SENDER
+from headway.systems.telephony.twilio import CALLEE, PROVIDER, SENDER
 from headway.systems.telephony.twilio_webhooks import CALLS as OF_TWILIO
 from headway.systems.telephony.twilio_webhooks import MESSAGES
 from headway.systems.telephony.vonage_webhooks import CALLS as OF_VONAGE
@@ -29,9 +29,13 @@ def rows(head: str) -> dict[str, str]:
     return found
 
 
-def test_twilio_codes_about_sender_and_provider_are_listed() -> None:
+def test_twilio_codes_are_listed_by_whom_they_concern() -> None:
     by_whom = rows("| it concerns")
-    for starts, codes in [("the sender", SENDER), ("the provider", PROVIDER)]:
+    for starts, codes in [
+        ("the sender", SENDER),
+        ("the provider", PROVIDER),
+        ("the callee", CALLEE),
+    ]:
         [row] = [line for first, line in by_whom.items() if first.startswith(starts)]
         assert {int(one) for one in re.findall(r"\b\d{5}\b", row)} == codes
 

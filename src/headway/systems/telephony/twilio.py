@@ -206,6 +206,21 @@ PROVIDER = frozenset(
         30002,  # the account is suspended
     }
 )
+CALLEE = frozenset(
+    {
+        21205,  # the URL of the script is not valid
+        21211,  # the number to reach is not valid
+        21214,  # the number to reach cannot be reached
+        21215,  # the account may not call that country
+        21216,  # the account may not call that number
+        21217,  # the number to reach is not valid
+        21408,  # the account may not send messages to that country
+        21610,  # the recipient has sent STOP
+        21614,  # the number to reach is no mobile
+    }
+)
+"""Codes about the callee whatever the status, which may be 403 if a call is not allowed. Any other
+code is about the callee, too, unless its status is about the provider."""
 
 
 class _Error(msgspec.Struct):
@@ -230,7 +245,7 @@ def read_refusal(status: int, body: bytes) -> Refusal:
 def _concerns(code: int, status: int) -> str:
     if code in SENDER:
         return "sender"
-    if code in PROVIDER or status in {401, 402, 403, 407}:
+    if code in PROVIDER or (code not in CALLEE and status in {401, 402, 403, 407}):
         return "provider"
     return "callee"
 
