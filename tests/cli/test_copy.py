@@ -94,14 +94,20 @@ def test_copy_to_a_store_that_is_not_empty_is_refused(headway: Headway, old: str
 def test_copy_of_a_store_with_a_live_worker_is_refused(headway: Headway, old: str) -> None:
     async def work() -> None:
         store = open_store(OLD)
-        await store.claim(ClaimRequest(worker="w", request=1, lanes=(("main", 1),), n=1, free=1))
+        for worker, hours in (("v", 1), ("w", 9), ("x", 2)):
+            lease_ms = hours * 3_600_000 + 1_800_000
+            await store.claim(
+                ClaimRequest(
+                    worker=worker, request=1, lanes=(("main", 1),), n=1, free=1, lease_ms=lease_ms
+                )
+            )
         await store.close()
 
     asyncio.run(work())
     ran = headway("copy", old, NEW)
     assert ran.code != 0
-    assert "1 workers live" in ran.err
-    assert "wait until their leases have ended" in ran.err
+    assert "3 workers live" in ran.err
+    assert "wait until their leases have ended, in 9h" in " ".join(ran.err.split())
     assert "closed" not in headway("--store", OLD, "gates").out
 
 

@@ -14,6 +14,7 @@ from headway.cli.extras import is_postgres, migrate_postgres, unmigrated_url
 from headway.cli.options import Signed
 from headway.cli.progress import Meter, progress
 from headway.cli.session import CommandSession, store_file
+from headway.cli.terminal import rounded_duration
 from headway.contract.definitions import CloseGate, DefineRequest, OpenGate
 from headway.contract.extensions import Movable
 from headway.contract.store import Store
@@ -244,10 +245,13 @@ async def _check_stopped(source: Movable) -> None:
     store = cast("Store", source)
     stats = await store.read(StatsQuery())
     workers = await store.read(WorkersQuery())
-    living = [worker.name or worker.id for worker in workers if worker.lease_until > stats.now]
+    living = [worker for worker in workers if worker.lease_until > stats.now]
     if living:
-        message = f"{len(living)} workers live on the store to copy from: {', '.join(living[:3])}"
-        raise InvalidState(message, hint="stop them, and wait until their leases have ended")
+        names = ", ".join(worker.name or worker.id for worker in living[:3])
+        message = f"{len(living)} workers live on the store to copy from: {names}"
+        left = rounded_duration(max(worker.lease_until for worker in living) - stats.now)
+        hint = f"stop them; if they were killed, wait until their leases have ended, in {left}"
+        raise InvalidState(message, hint=hint)
 
 
 async def _closing(source: Movable) -> CloseGate | OpenGate:
