@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 from headway.core.gates.spec import GateSpec
 from headway.core.job import NewJob
@@ -62,6 +62,7 @@ class TokenSpec:
 
 
 Overlap = Literal["skip", "one", "all"]
+OVERLAPS: tuple[Overlap, ...] = get_args(Overlap)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import cast
 
 from headway.core.errors import InvalidValue, PayloadTooLarge
-from headway.core.gates.spec import GateUse, check_count
+from headway.core.gates.spec import HOLDS, GateUse, check_count
 from headway.core.job import (
     MAX_ARGS,
     MAX_CANDIDATES,
@@ -18,7 +18,8 @@ from headway.core.job import (
     JobPolicy,
     NewJob,
 )
-from headway.core.naming import check_name, whole_number
+from headway.core.naming import check_choice, check_name, whole_number
+from headway.core.retry import JITTERS
 
 LATEST = 253_402_300_799_999
 """The last millisecond of the year 9999."""
@@ -98,6 +99,8 @@ def check_contents(jobs: Sequence[NewJob]) -> None:
 
 def _check_policy(policy: JobPolicy) -> None:
     """Refuse a follow-up that cannot be stored: the step that ends the job would fail."""
+    check_choice("the jitter", policy.retry.jitter, JITTERS)
+    check_choice("on_deadline", policy.on_deadline, ("dead", "retry"))
     if policy.reconcile is not None:
         check_name("the kind of reconcile", policy.reconcile)
     for what, follow in (("on_final", policy.on_final), ("on_accepted", policy.on_accepted)):
@@ -137,8 +140,8 @@ def check_gates(kind: str, gates: Sequence[GateUse]) -> None:
     """Validate the gates of one job together.
 
     Raises:
-        InvalidValue: a gate is named twice or its name is not valid, an amount is below 1, or
-            there are too many shared gates.
+        InvalidValue: a gate is named twice or its name is not valid, an amount is below 1, a hold
+            does not exist, or there are too many shared gates.
     """
     names = [use.name for use in gates]
     if len(set(names)) != len(names):
@@ -147,6 +150,7 @@ def check_gates(kind: str, gates: Sequence[GateUse]) -> None:
     for use in gates:
         check_name("gate", use.name)
         check_count(f"the amount of {use.name!r}", use.amount, least=1)
+        check_choice(f"the hold of {use.name!r}", use.hold, HOLDS)
     if sum(use.shared for use in gates) > MAX_SHARED_GATES:
         message = f"job of kind {kind!r} asks for more than {MAX_SHARED_GATES} shared gates"
         raise InvalidValue(message, hint="let one gate stand for several")

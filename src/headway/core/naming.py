@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -78,6 +78,17 @@ def check_note(what: str, text: object) -> str:
         message = f"{what} has {len(text)} characters"
         raise InvalidValue(message, hint=f"at most {MAX_NOTE}")
     return check_text(what, text)
+
+
+def check_choice(what: str, value: object, choices: Sequence[str]) -> None:
+    """Validate a value that is one of a few.
+
+    Raises:
+        InvalidValue: it is none of them.
+    """
+    if value not in choices:
+        message = f"{what} is {value!r:.40}"
+        raise InvalidValue(message, hint=f"use {' or '.join(choices)}")
 
 
 @lru_cache(maxsize=4096)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal, TypedDict, cast, get_args
+from typing import Any, Literal, TypedDict, cast
 
 from headway.contract.definitions import (
+    OVERLAPS,
     DeclareEntry,
     DeclareGate,
     DeclareLane,
@@ -99,7 +100,6 @@ def _count(lane: str, what: str, value: int | None) -> int | None:
 
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
-OVERLAPS: tuple[Overlap, ...] = get_args(Overlap)
 
 
 class EntryOptions(TypedDict, total=False):

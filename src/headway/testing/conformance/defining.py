@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from headway.contract.definitions import (
@@ -39,6 +42,7 @@ LINE = Slots("line", 2)
 PHONE = Slots("phone:{phone}", 1)
 TWILIO = Rate("rate:twilio", 3, "10s")
 NUMBERS = Pool("numbers", {"a": 1, "b": 2})
+OTHER: Any = "other"
 
 
 class DefineGroup(ConformanceGroup):
@@ -106,6 +110,21 @@ class DefineGroup(ConformanceGroup):
         await rig.declare(LINE)
         async with rig.refuses(InvalidValue):
             await rig.declare(PHONE, Rate("line", 2, "1s"))
+
+    @pytest.mark.parametrize(
+        ("item", "match"),
+        [
+            (DeclareGate(spec=replace(NUMBERS, strategy=OTHER)), "the strategy is 'other'"),
+            (DeclareLane(spec=LaneSpec(name="calls", fair=OTHER)), "fair is 'other'"),
+            (SetLane(spec=LaneSpec(name="calls", fair=OTHER)), "fair is 'other'"),
+        ],
+        ids=["strategy", "fair", "fair of an operator"],
+    )
+    async def test_choice_that_does_not_exist_is_refused_in_a_definition(
+        self, rig: Rig, item: DeclareGate | DeclareLane | SetLane, match: str
+    ) -> None:
+        async with rig.refuses(InvalidValue, match=match):
+            await rig.define(DeclareGate(spec=LINE), item)
 
     @pytest.mark.parametrize(
         "item",

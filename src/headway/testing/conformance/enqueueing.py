@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,7 @@ from headway.core.job import (
     NewJob,
     derived_id,
 )
+from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.testing.clock import START_AT
 from headway.testing.conformance.rig import SHORT, ConformanceGroup, Rig, policy_with
@@ -59,6 +61,7 @@ ODD_NAMES = (
 TAKEN = derived_id("taken")
 BARE = JobFields(tenant="", subject=None, key=None, expires_at=None)
 """With these a job has nothing but its kind, lane, arguments, priority, due time and policy."""
+OTHER: Any = "other"
 NO_GATE = (use_of(Slots("undeclared", 1)),)
 OTHER_BODIES = pytest.mark.parametrize(
     "change",
@@ -338,6 +341,22 @@ class EnqueueGroup(ConformanceGroup):
         await rig.add(gates=gates[1:])
         with pytest.raises(InvalidValue, match="257 gates"):
             await rig.add(gates=gates)
+
+    @pytest.mark.parametrize(
+        ("fields", "match"),
+        [
+            ({"gates": (use_of(LINE, hold=OTHER),)}, "the hold of 'line' is 'other'"),
+            ({"policy": JobPolicy(retry=RetryPolicy(jitter=OTHER))}, "the jitter is 'other'"),
+            ({"policy": JobPolicy(on_deadline=OTHER)}, "on_deadline is 'other'"),
+        ],
+        ids=["hold", "jitter", "on_deadline"],
+    )
+    async def test_choice_that_does_not_exist_is_refused_and_writes_nothing(
+        self, rig: Rig, fields: JobFields, match: str
+    ) -> None:
+        await rig.declare(LINE)
+        async with rig.refuses(InvalidValue, match=match):
+            await rig.enqueue(rig.jobs.make(), rig.jobs.make(**fields))
 
     async def test_unknown_gate_is_refused_and_writes_nothing(self, rig: Rig) -> None:
         known, unknown = Slots("line", 1), Slots("row:{id}", 1)

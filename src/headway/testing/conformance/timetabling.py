@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 
 import pytest
 
@@ -200,6 +200,9 @@ class TimetableGroup(ConformanceGroup):
     async def test_entry_whose_fires_could_not_be_stored_is_refused(self, rig: Rig) -> None:
         async with rig.refuses(InvalidValue, match="kind"):
             await declare(rig, kind="")
+        other: Any = "other"
+        async with rig.refuses(InvalidValue, match="overlap is 'other'"):
+            await declare(rig, overlap=other)
         assert await rig.store.read(TimetableQuery()) == ()
 
     async def test_entry_whose_fires_would_be_refused_at_a_gate_is_refused(self, rig: Rig) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from headway.contract.definitions import (
+    OVERLAPS,
     CloseGate,
     DeclareEntry,
     DeclareGate,
@@ -27,8 +28,9 @@ from headway.contract.definitions import (
 from headway.core.check import check_contents
 from headway.core.errors import InvalidValue, RevisionConflict, UnknownEntry
 from headway.core.gates.pool import member_gate
+from headway.core.gates.spec import STRATEGIES
 from headway.core.job import NewJob
-from headway.core.naming import check_name, check_note
+from headway.core.naming import check_choice, check_name, check_note
 from headway.core.state import State
 from headway.core.timetable.fires import DROPPED
 from headway.stores.ledger.gatechanges import (
@@ -100,6 +102,7 @@ def check_item(item: Item) -> str:
     Returns:
         Its values as text, for the trail; empty if its handler writes the detail.
     """
+    _check_choices(item)
     match item:
         case SetGate():
             return check_set(item)
@@ -125,6 +128,18 @@ def check_item(item: Item) -> str:
         case _:
             pass
     return ""
+
+
+def _check_choices(item: Item) -> None:
+    match item:
+        case DeclareGate():
+            check_choice("the strategy", item.spec.strategy, STRATEGIES)
+        case DeclareLane() | SetLane():
+            check_choice("fair", item.spec.fair or "tenant", ("tenant",))
+        case DeclareEntry():
+            check_choice("overlap", item.spec.overlap, OVERLAPS)
+        case _:
+            pass
 
 
 _GATE_ITEMS = SetGate | ResetGate | OpenGate

@@ -19,7 +19,7 @@ local function characters_of(name)
   return count
 end
 
--- Validate a name and an amount.
+-- Validate a name, an amount and a hold.
 local function check_words(use)
   local name, amount, most = use.name, use.amount, GateLimits.MAX_CAPACITY
   if name == '' then
@@ -32,6 +32,9 @@ local function check_words(use)
   elseif type(amount) ~= 'number' or amount % 1 ~= 0 or amount < 1 or amount > most then
     local message = 'the amount of ' .. Run.quoted(name) .. ' is ' .. tostring(amount)
     Run.refuse('InvalidValue', message, 'from 1 to ' .. Codec.digits(most))
+  elseif use.hold ~= 'settled' and use.hold ~= 'run' then
+    local message = 'the hold of ' .. Run.quoted(name) .. ' is ' .. Run.quoted(use.hold)
+    Run.refuse('InvalidValue', message, 'use settled or run')
   end
 end
 
