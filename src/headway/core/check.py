@@ -97,10 +97,16 @@ def check_contents(jobs: Sequence[NewJob]) -> None:
         check_candidates(f"job of kind {job.kind!r}", job.candidates)
 
 
+_ON_DEADLINE = ("dead", "retry")
+
+
 def _check_policy(policy: JobPolicy) -> None:
     """Refuse a follow-up that cannot be stored: the step that ends the job would fail."""
-    check_choice("the jitter", policy.retry.jitter, JITTERS)
-    check_choice("on_deadline", policy.on_deadline, ("dead", "retry"))
+    # Compared here first: this runs for each job, and a call costs more.
+    if policy.retry.jitter not in JITTERS:
+        check_choice("the jitter", policy.retry.jitter, JITTERS)
+    if policy.on_deadline not in _ON_DEADLINE:
+        check_choice("on_deadline", policy.on_deadline, _ON_DEADLINE)
     if policy.reconcile is not None:
         check_name("the kind of reconcile", policy.reconcile)
     for what, follow in (("on_final", policy.on_final), ("on_accepted", policy.on_accepted)):
@@ -150,7 +156,8 @@ def check_gates(kind: str, gates: Sequence[GateUse]) -> None:
     for use in gates:
         check_name("gate", use.name)
         check_count(f"the amount of {use.name!r}", use.amount, least=1)
-        check_choice(f"the hold of {use.name!r}", use.hold, HOLDS)
+        if use.hold not in HOLDS:
+            check_choice(f"the hold of {use.name!r}", use.hold, HOLDS)
     if sum(use.shared for use in gates) > MAX_SHARED_GATES:
         message = f"job of kind {kind!r} asks for more than {MAX_SHARED_GATES} shared gates"
         raise InvalidValue(message, hint="let one gate stand for several")
