@@ -101,12 +101,21 @@ _ON_DEADLINE = ("dead", "retry")
 
 
 def _check_policy(policy: JobPolicy) -> None:
-    """Refuse a follow-up that cannot be stored: the step that ends the job would fail."""
+    """Validate a policy: with no time no run could succeed, and a follow-up must be storable.
+
+    Raises:
+        InvalidValue: a duration is 0, a choice is unknown, or a name of a follow-up is not valid.
+    """
     # Compared here first: this runs for each job, and a call costs more.
     if policy.retry.jitter not in JITTERS:
         check_choice("the jitter", policy.retry.jitter, JITTERS)
     if policy.on_deadline not in _ON_DEADLINE:
         check_choice("on_deadline", policy.on_deadline, _ON_DEADLINE)
+    timeout_ms = policy.timeout_ms
+    if policy.start_within_ms < 1 or (timeout_ms is not None and timeout_ms < 1):
+        what = "start_within" if policy.start_within_ms < 1 else "timeout"
+        message = f"{what} is less than 1 ms, so that no run could succeed"
+        raise InvalidValue(message, hint="at least 1 ms")
     if policy.reconcile is not None:
         check_name("the kind of reconcile", policy.reconcile)
     for what, follow in (("on_final", policy.on_final), ("on_accepted", policy.on_accepted)):

@@ -404,6 +404,8 @@ class EnqueueGroup(ConformanceGroup):
             {"stage": "nul\0"},
             {"policy": JobPolicy(reconcile="")},
             {"policy": JobPolicy(on_final=FollowUp(kind="nul\0"))},
+            {"policy": JobPolicy(start_within_ms=0)},
+            {"policy": JobPolicy(timeout_ms=0)},
             {"policy": JobPolicy(on_final=FollowUp(kind="alert", lane=""))},
             {"policy": JobPolicy(cascade=True, on_accepted=FollowUp(kind="a" * 513))},
             {"tenant": "nul\0"},
