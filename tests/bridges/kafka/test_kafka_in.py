@@ -21,7 +21,7 @@ from headway.bridges.kafka.consuming import HELD_PAUSE_S, KafkaIn
 from headway.bridges.kafka.consuming import incoming as from_kafka
 from headway.bridges.kafka.message import EnqueueSink, Incoming, JobReader, Stored
 from headway.bridges.kafka.publishing import Acknowledged, Publisher
-from headway.bridges.kafka.settings import read_kafka_settings
+from headway.bridges.kafka.settings import producer_config, read_kafka_settings
 from headway.contract.views import JobsQuery
 from headway.core.errors import (
     BacklogFull,
@@ -162,6 +162,18 @@ async def test_too_large_dead_letter_has_only_its_reason_and_source(
     assert (key, value) == (None, None)
     assert headers.keys() == {f"headway-{name}" for name in SOURCE}
     assert bridge._stored == {("orders", 0): 6}
+
+
+async def test_bridge_ends_before_an_unreadable_message_if_it_cannot_publish_any(
+    sink: Sink,
+) -> None:
+    # Such a setting is valid for a consumer. The error must not be one that reading is retried for:
+    # the message would be neither held nor published, and later ones would commit its offset.
+    wanted = read_kafka_settings({"client": {"acks": 1, "log_level": 0}})
+    bridge = KafkaIn(SETTINGS, sink, Publisher(producer_config(wanted)))
+    with pytest.raises(InvalidValue, match=r"\[kafka.client\] is not valid: .*acks"):
+        await bridge._store([incoming(0, 5, b"bad")])
+    assert bridge._stored == {}
 
 
 async def test_dead_letters_that_were_acknowledged_are_not_sent_again_for_another(

@@ -18,7 +18,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headway.bridges.kafka.settings import KafkaSettings, producer_config, read_kafka_settings
-from headway.core.errors import ProviderError, ProviderRefused, ProviderUnsure
+from headway.core.errors import InvalidValue, ProviderError, ProviderRefused, ProviderUnsure
 from headway.core.gates.slots import Slots
 from headway.core.retry import Backoff
 from headway.runtime.app import App
@@ -85,6 +85,7 @@ class Publisher:
         unavailable, the call waits without a timeout.
 
         Raises:
+            InvalidValue: a setting of the client is not valid for a producer.
             failure: `ProviderRefused` if the message is not in the topic, `ProviderUnsure` if it
                 may be.
         """
@@ -105,8 +106,16 @@ class Publisher:
         return await future
 
     def _start(self) -> Producer:
-        """Start a producer and the thread that polls it."""
-        made = Producer({**self._config, "error_cb": self._on_error})
+        """Start a producer and the thread that polls it.
+
+        Raises:
+            InvalidValue: a setting of the client is not valid for a producer.
+        """
+        try:
+            made = Producer({**self._config, "error_cb": self._on_error})
+        except KafkaException as error:
+            message = f"a setting of [kafka.client] is not valid: {error.args[0].str()}"
+            raise InvalidValue(message) from None
         self._producer = made
         threading.Thread(
             target=self._poll, args=(made,), name="headway-kafka-producer", daemon=True
