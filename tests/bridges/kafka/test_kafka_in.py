@@ -393,6 +393,12 @@ async def test_bridge_without_topics_refuses_to_run(sink: Sink, letters: Letters
         await KafkaIn(read_kafka_settings({}), sink, letters).run()
 
 
+def test_topic_of_dead_letters_that_is_read_itself_is_refused() -> None:
+    written = {"topics": ["orders", "orders.dead"], "dead_letters": "orders.dead"}
+    with pytest.raises(InvalidValue, match=r"^kafka\.in.*'orders\.dead' is read, too"):
+        read_kafka_settings({"in": written})
+
+
 async def test_setting_unknown_to_librdkafka_is_named(sink: Sink, letters: Letters) -> None:
     written = {"client": {"no.such": 1}, "in": {"topics": ["orders"]}}
     with pytest.raises(InvalidValue, match=r"no\.such"):

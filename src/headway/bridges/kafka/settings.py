@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from headway.core.job import MAX_BATCH
 from headway.runtime.settings_table import Span, Table, read_table
@@ -52,6 +52,13 @@ class InSettings(Table):
         default=100_000, ge=0, description="Lag of a partition, in messages, above which to alert."
     )
     lag_for: Span = Field(default=300_000, description="How long the lag lasts before it alerts.")
+
+    @model_validator(mode="after")
+    def _letters_apart(self) -> Self:
+        if self.dead_letters in self.topics:
+            message = f"{self.dead_letters!r} is read, too: each dead letter would cause another"
+            raise ValueError(message)
+        return self
 
 
 class OutSettings(Table):
