@@ -55,6 +55,27 @@ def test_plots_are_drawn_on_request(headway: Headway, folder: Path):
     assert all(file.name in ran.err for file in drawn)
 
 
+def test_failures_of_simulated_jobs_are_only_in_the_report(
+    headway: Headway, folder: Path, caplog: pytest.LogCaptureFixture
+):
+    failing = 'retry = { attempts = 2 }\noutcomes = { busy = { share = 1, then = "retry" } }\n'
+    text = SCENARIO.replace('service = "1s"\n', failing)
+    folder.joinpath("two.toml").write_text(text)
+    (report,) = headway("simulate", "two.toml", "--json").document["reports"]
+    assert report["kinds"][0]["dead"] == 20
+    assert caplog.records == []
+
+
+def test_folder_that_cannot_be_created_is_named_before_the_scenario_is_played(
+    headway: Headway, folder: Path
+):
+    folder.joinpath("plots").write_text("a file")
+    for place in ("plots", "plots/of/today"):
+        ran = headway("simulate", "two.toml", "--out", place)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"the folder {place} cannot be created" in ran.err
+
+
 @pytest.mark.parametrize(
     ("text", "said"), [("name = ", "two.toml"), ("[gates.x]\nkind = 'door'", "two.toml")]
 )

@@ -208,13 +208,13 @@ def test_capped_tenant_is_checked() -> None:
         ("09:00-18:00", "mon-fri", "America/New_York"),
         ("22:00-06:00", "fri-sun", "Europe/Berlin"),
         ("00:00-24:00", "sat,tue", "Asia/Kolkata"),
-        ("01:30-02:30,03:00-12:00", "daily", "America/New_York"),
+        ("01:30-02:30,03:00-12:00", " Daily", "America/New_York"),
     ],
 )
 def test_checkers_local_time_agrees_with_the_engines_intervals(
     spans: str, days: str, zone: str
 ) -> None:
-    exceptions = {"2026-03-08": "closed", "2026-10-25": "10:00-11:00"}
+    exceptions = {"2026-03-08": "closed", "20261025": "10:00-11:00"}
     table = HoursTable(kind="hours", open=spans, days=days, tz=zone, exceptions=exceptions)
     engine = hours_spec(
         spans, days=days, tz=zone, exceptions={"2026-03-08": None, "2026-10-25": "10:00-11:00"}

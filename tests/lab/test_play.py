@@ -80,7 +80,7 @@ def kind(report: Report, name: str = "call") -> KindCounts:
     return {row.kind: row for row in report.kinds}[name]
 
 
-def played(**fields: object) -> tuple[Scenario, Played]:
+def played(*, folder: Path = Path(), **fields: object) -> tuple[Scenario, Played]:
     told: dict[str, object] = {
         "start": "2026-03-02T09:00:00Z",
         "kinds": {"work": {"gates": ["desk"], "service": "10s"}},
@@ -90,7 +90,7 @@ def played(**fields: object) -> tuple[Scenario, Played]:
         **fields,
     }
     scenario = Scenario.model_validate(told)
-    return scenario, play(scenario, Path())
+    return scenario, play(scenario, folder)
 
 
 @pytest.mark.slow
@@ -270,6 +270,15 @@ def test_argument_refused_by_the_engine_is_reported_with_the_file(tmp_path: Path
     text = CALLS.replace("args = { phone =", "args = { lane =")
     with pytest.raises(InvalidValue, match=r"scenario.toml: base: .*'lane'"):
         simulate(written(tmp_path, text))
+
+
+def test_row_due_after_the_last_year_is_reported_and_others_continue(tmp_path: Path) -> None:
+    rows = ['{"at": "9999-12-31T23:59:59Z"}', '{"at": "2026-03-02T08:00:00Z"}']
+    (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+    table = {"kind": "work", "file": "rows.jsonl", "due": "at", "due_after": "1s"}
+    history = played(folder=tmp_path, arrivals=[table], duration="1m")[1].history
+    assert len(history.jobs) == 1
+    assert history.refused[0].startswith("rows.jsonl, line 1: the instant")
 
 
 def test_row_refused_by_the_engine_is_reported_with_its_line_and_others_continue(

@@ -168,6 +168,13 @@ def test_empty_report_is_shown_and_drawn(tmp_path: Path) -> None:
     assert len(plots.draw([empty], tmp_path)) == 2
 
 
+def test_names_are_drawn_as_they_are_and_never_share_a_file(tmp_path: Path) -> None:
+    empty = report(scenario(), History(start_at=START_AT, end_at=at(60)), {}, [])
+    named = [replace(empty, name=name) for name in ("+1 line", "-1 line", "for $\\frac$")]
+    files = plots.draw(named, tmp_path, kind="svg")
+    assert len(set(files)) == 6
+
+
 def test_error_without_matplotlib_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,13 @@ def test_given_seed_overrides_that_of_the_file(tmp_path: Path) -> None:
             r"args.phone: the weight of 'a' is 1000",
         ),
         ('numbered = 50, as = "+1{:04}"', "choice = { a = inf }", "the weight of 'a' is inf"),
+        ('numbered = 50, as = "+1{:04}"', 'numbered = 2000000, as = "{:c}"', "not a format for a"),
+        (
+            "talked = {",
+            '"a\\u0000" = {',
+            "outcomes.a\0: the name of an outcome 'a.x00' contains NUL",
+        ),
+        ('lanes = ["calls"]', 'lanes = [["calls"]]', r"workers\[0\].lanes: it should be a table"),
         ("args = {", 'args = { "first-name" = 1,', r"arrivals\[0\].args: 'first-name' cannot be"),
         ("args = {", "args = { class = 1,", r"arrivals\[0\].args: 'class' cannot be"),
         ("args = {", "args = { job = 1,", r"arrivals\[0\].args: 'job' cannot be"),

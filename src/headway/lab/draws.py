@@ -111,7 +111,7 @@ def read_argument(value: object) -> Argument:
         case {"choice": choices} if len(table) == 1 and choices:
             return Argument(choice=_weights(choices))
         case {"numbered": int() as count} if 0 < count < _MOST and table.keys() <= _NUMBERED:
-            return Argument(numbered=count, pattern=_pattern(table.get("as", "{}")))
+            return Argument(numbered=count, pattern=_pattern(table.get("as", "{}"), count - 1))
         case {"field": str() as column} if len(table) == 1 and column:
             return Argument(column=column)
         case _:
@@ -142,10 +142,11 @@ def _weights(choices: object) -> dict[str, float]:
     return weights
 
 
-def _pattern(text: object) -> str:
+def _pattern(text: object, last: int) -> str:
     try:
         cast("str", text).format(0)
-    except (AttributeError, LookupError, ValueError):
+        cast("str", text).format(last)
+    except (AttributeError, LookupError, OverflowError, ValueError):
         message = f"{text!r} is not a format for a number"
         raise InvalidValue(message, hint='write it as in "+1555{:07}"') from None
     return cast("str", text)

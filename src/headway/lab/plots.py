@@ -31,17 +31,22 @@ _USE = "#2c6fbb"
 _KINDS = ("#2c6fbb", "#d98324", "#3c8d5a", "#8e5ea2", "#7f7f7f")
 
 
-def check_plotting() -> None:
-    """Check that plots can be drawn.
+def check_plotting(folder: Path) -> None:
+    """Check that plots can be drawn, and create their folder if it does not exist.
 
     Raises:
-        InvalidValue: matplotlib is not installed.
+        InvalidValue: matplotlib is not installed, or the folder cannot be created.
     """
     try:
         importlib.import_module("matplotlib")
     except ImportError:
         message = "cannot draw plots: matplotlib is not installed"
         raise InvalidValue(message, hint="pip install 'headway[plot]', or omit --out") from None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"the folder {folder} cannot be created: {error.strerror}"
+        raise InvalidValue(message, hint="choose another") from None
 
 
 def draw(reports: Sequence[Report], folder: Path, *, kind: str = "png") -> list[Path]:
@@ -52,16 +57,20 @@ def draw(reports: Sequence[Report], folder: Path, *, kind: str = "png") -> list[
         kind: "png" or "svg".
 
     Raises:
-        InvalidValue: matplotlib is not installed, or the kind is not supported.
+        InvalidValue: matplotlib is not installed, the kind is not supported, or the folder cannot
+            be created.
     """
-    check_plotting()
+    check_plotting(folder)
     if kind not in FORMATS:
         message = f"{kind!r} is not a supported plot format"
         raise InvalidValue(message, hint=" or ".join(FORMATS))
-    folder.mkdir(parents=True, exist_ok=True)
     files: list[Path] = []
+    stems: set[str] = set()
     for report in reports:
         stem = "".join(one if one.isalnum() else "-" for one in report.name)[:80]
+        while stem in stems:
+            stem = f"{stem}-{len(stems)}"
+        stems.add(stem)
         for what, figure in (("gates", _gates(report)), ("waits", _waits(report))):
             path = folder / f"{stem}.{what}.{kind}"
             # Without a date or version, so that the same numbers give the same file.
@@ -73,7 +82,9 @@ def draw(reports: Sequence[Report], folder: Path, *, kind: str = "png") -> list[
 def _figure(height: int, rows: int, title: str) -> tuple[Any, list[Any]]:
     # Not by pyplot, which has global state and may open a window.
     made: Any = importlib.import_module("matplotlib.figure")
-    importlib.import_module("matplotlib").rcParams["svg.hashsalt"] = "headway"
+    # Names are shown as they are, even with dollar signs, which would make them formulas.
+    options = {"svg.hashsalt": "headway", "text.parse_math": False}
+    importlib.import_module("matplotlib").rcParams.update(options)
     figure = made.Figure(figsize=(11, 1.0 + 2.1 * height), dpi=110, layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
     axes = figure.subplots(rows, 1, squeeze=False)

@@ -193,7 +193,10 @@ class ArrivalsTable(Table):
 
 
 def _as_served(value: object) -> object:
-    return dict.fromkeys(cast("list[str]", value), 1) if isinstance(value, list) else value
+    names = cast("list[object]", value)
+    if isinstance(value, list) and all(isinstance(one, str) for one in names):
+        return dict.fromkeys(names, 1)
+    return names
 
 
 Served = Annotated[dict[str, PositiveInt], BeforeValidator(_as_served), Field(min_length=1)]

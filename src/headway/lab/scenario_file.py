@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from headway.core.errors import HeadwayError, InvalidValue
 from headway.core.local_time import find_zone
-from headway.core.naming import did_you_mean
+from headway.core.naming import check_note, did_you_mean
 from headway.lab.scenario import Scenario
 from headway.lab.scenario_app import backoff
 from headway.runtime.faults import faults
@@ -128,9 +128,16 @@ def _bad_kinds(scenario: Scenario) -> Iterator[tuple[str, str]]:
         if kind.outcomes and not sum(one.share for one in kind.outcomes.values()):
             yield f"kinds.{name}.outcomes", "no share is above 0"
         for word, outcome in kind.outcomes.items():
+            where = f"kinds.{name}.outcomes.{word[:80]}"
+            try:
+                check_note("the name of an outcome", word)
+            except InvalidValue as error:
+                yield where, str(error)
             if kind.hand_over is not None and outcome.then == "snooze":
-                where = f"kinds.{name}.outcomes.{word}.then"
-                yield where, "a signal cannot snooze a job that was handed over; use retry"
+                yield (
+                    f"{where}.then",
+                    "a signal cannot snooze a job that was handed over; use retry",
+                )
 
 
 def _bad_arrivals(path: Path, scenario: Scenario) -> Iterator[tuple[str, str]]:

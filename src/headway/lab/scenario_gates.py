@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
@@ -79,12 +79,13 @@ class HoursTable(Table):
 
     def _spans(self, wall: datetime) -> list[tuple[int, int]]:
         text = self.open if _WEEKDAYS[wall.weekday()] in _days(self.days) else "closed"
-        text = self.exceptions.get(wall.date().isoformat(), text)
-        spans: list[tuple[int, int]] = []
+        for day, spans in self.exceptions.items():
+            text = spans if date.fromisoformat(day) == wall.date() else text
+        pairs: list[tuple[int, int]] = []
         for part in text.split(",") if text != "closed" else ():
             opening, closing = (_minute(one) for one in part.split("-"))
-            spans.append((opening, closing if closing > opening else closing + 1440))
-        return spans
+            pairs.append((opening, closing if closing > opening else closing + 1440))
+        return pairs
 
 
 class PoolTable(AlwaysOpen):
@@ -111,10 +112,8 @@ def _minute(text: str) -> int:
 
 
 def _days(text: str) -> set[str]:
-    if text == "daily":
-        return set(_WEEKDAYS)
     found: set[str] = set()
-    for part in text.lower().replace(" ", "").split(","):
+    for part in "".join(text.lower().split()).replace("daily", "mon-sun").split(","):
         first, _, last = part.partition("-")
         begin, end = _WEEKDAYS.index(first[:3]), _WEEKDAYS.index((last or first)[:3])
         found.update(_WEEKDAYS[day % 7] for day in range(begin, end + 1 + 7 * (end < begin)))

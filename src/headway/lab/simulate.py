@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import assert_never, cast
 
@@ -15,6 +14,7 @@ from headway.contract.definitions import CloseGate, DefineRequest, Item, OpenGat
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.views import StatsQuery
 from headway.core.errors import CallerError, HeadwayError, located
+from headway.core.instant import format_instant
 from headway.core.job import MAX_BATCH, NewJob
 from headway.lab.arrivals import Arrival, Arrivals
 from headway.lab.history import FAR_AT, Changed, Closed, History, read_into
@@ -41,7 +41,6 @@ LONGEST_MS = 7 * 86_400_000
 """Maximum length of a scenario without a duration."""
 _CHECK_EVERY_MS = 5_000
 _PROGRESS_STEPS = 200
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _Progress = Callable[[str, float], None]
 
@@ -185,7 +184,7 @@ class _Play:
     def _job(self, arrival: Arrival) -> NewJob:
         return self.app.kinds[arrival.kind].make(
             job_id=arrival.id,
-            due=_EPOCH + timedelta(milliseconds=arrival.due_at),
+            due=format_instant(arrival.due_at),
             priority=arrival.priority,
             **arrival.args,
         )

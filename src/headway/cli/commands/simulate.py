@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -43,8 +46,11 @@ def simulate_(
     """
     session.refuse_store("omit it: a scenario runs in memory")
     if out is not None:
-        check_plotting()
-    with progress(session.terminal, scenario.name, 1.0, counted=False) as meter:
+        check_plotting(out)
+    with (
+        _quiet(logging.getLogger("headway")),
+        progress(session.terminal, scenario.name, 1.0, counted=False) as meter,
+    ):
         found = simulate(scenario, seed=seed, progress=lambda _, share: meter(share))
     files = [] if out is None else draw(found.reports, out, kind=plots)
     if session.json:
@@ -55,3 +61,14 @@ def simulate_(
             session.terminal.remark(f"drawn: {file}")
     if found.violated:
         raise typer.Exit(NO)
+
+
+@contextmanager
+def _quiet(log: logging.Logger) -> Generator[None]:
+    """Log no failures of simulated jobs, which are in the report."""
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
