@@ -91,6 +91,16 @@ def test_copy_to_a_store_that_is_not_empty_is_refused(headway: Headway, old: str
     assert "is not empty" in ran.err
 
 
+def test_copy_to_a_store_in_which_only_a_gate_was_closed_is_refused(
+    headway: Headway, old: str
+) -> None:
+    assert headway("migrate", "--store", NEW).code == 0
+    assert headway("pause", "lane:main", "--store", NEW).code == 0
+    ran = headway("copy", old, NEW)
+    assert (ran.code, ran.out) == (2, "")
+    assert "is not empty" in ran.err
+
+
 def test_copy_of_a_store_with_a_live_worker_is_refused(headway: Headway, old: str) -> None:
     async def work() -> None:
         store = open_store(OLD)

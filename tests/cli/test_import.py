@@ -171,6 +171,17 @@ def test_row_to_cancel_with_an_invalid_reason_is_refused_and_creates_nothing(
     ]
 
 
+@pytest.mark.parametrize("author", ["a" * 513, "\udcff"])
+def test_author_that_no_store_accepts_is_refused_before_any_job_is_created(
+    headway: Headway, folder: Path, author: str
+):
+    write(folder, {"phone": "1"}, {"phone": "3", "off": "sold"})
+    ran = bring_in(headway, "--author", author)
+    assert (ran.code, ran.out) == (2, "")
+    headway("migrate")
+    assert headway("jobs", "--json").document["jobs"] == []
+
+
 def test_many_rows_are_imported_in_steps(headway: Headway, folder: Path):
     write(folder, *({"phone": str(n), "more": n % 3} for n in range(2000)))
     assert bring_in(headway).out == "2000 rows, 3999 jobs made\n"

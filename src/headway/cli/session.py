@@ -15,6 +15,7 @@ from headway.cli.terminal import LocalClock, Terminal
 from headway.contract.store import Store
 from headway.contract.views import Query, StatsQuery
 from headway.core.errors import InvalidValue, StoreUnavailable
+from headway.core.naming import check_name
 from headway.runtime.app import App
 from headway.stores import open_store
 from headway.stores.sqlite import parse_url
@@ -69,9 +70,13 @@ class CommandSession:
             raise InvalidValue(message, hint=hint)
 
     def author(self, named: str | None) -> str:
-        """Return the author for the trail: the option, the setting, or the login name."""
-        if named or self.settings.author:
-            return named or self.settings.author or ""
+        """Return the author for the trail: the option, the setting, or the login name.
+
+        Raises:
+            InvalidValue: a store would refuse it, perhaps only after a command's first steps.
+        """
+        if author := named or self.settings.author:
+            return check_name("author", author)
         try:
             return getpass.getuser()
         except (OSError, KeyError):

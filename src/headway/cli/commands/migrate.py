@@ -238,6 +238,7 @@ async def _is_empty(either: Movable) -> bool:
         or await store.read(LanesQuery())
         or await store.read(TimetableQuery())
         or await store.read(TokensQuery())
+        or (await store.read(GatesQuery(limit=1))).rows
     )
 
 
