@@ -163,7 +163,8 @@ class HttpApplication:
             message = f"11200 {url} did not reply: {type(error).__name__}"
             raise DeliveryFailed(message) from error
         if reply.is_success:
-            return reply.text
+            # Not `reply.text`: it fails if the reply names a charset that no text has.
+            return reply.content.decode(errors="replace")
         message = f"11200 {url} replied with {reply.status_code}"
         if reply.is_server_error or reply.status_code in _LATER:
             raise DeliveryFailed(message)

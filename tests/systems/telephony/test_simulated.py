@@ -478,6 +478,7 @@ class Server:
         self.read: list[Any] = []
         self.came: list[HookRequest] = []
         self.url = ""
+        self.media_type: str | None = None
 
     async def receive(self, request: Request) -> Response:
         headers = tuple((name.decode(), text.decode()) for name, text in request.headers.raw)
@@ -499,7 +500,8 @@ class Server:
         if isinstance(read, Inbound):
             content, media_type = self.provider.reply_text("Yours.")
             return Response(content, media_type=media_type)
-        return Response(self.provider.speak(Ask(text="Fetched?", answer_url=self.url)).body)
+        asked = self.provider.speak(Ask(text="Fetched?", answer_url=self.url))
+        return Response(asked.body, media_type=self.media_type)
 
 
 @asynccontextmanager
@@ -537,8 +539,10 @@ async def test_webhooks_are_signed_and_read_back() -> None:
     assert len({one.event for one in server.read}) == 5
 
 
-async def test_script_can_be_fetched() -> None:
+@pytest.mark.parametrize("media_type", [None, "text/xml; charset=hex"])
+async def test_script_can_be_fetched(media_type: str | None) -> None:
     async with serving(accept=1) as (provider, server):
+        server.media_type = media_type
         made = order(script=Fetch(url=server.url))
         dialled = await provider.dial(made)
         await provider.network.idle()
