@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 import headway as hw
 from headway.bridges.kafka import declare_kafka, monitoring
-from headway.bridges.kafka.metrics import TallyCollector
+from headway.bridges.kafka.metrics import TallyCollector, serving_metrics
 from headway.bridges.kafka.monitoring import GroupMonitor, GroupStatus, kafka_rules
 from headway.bridges.kafka.publishing import PublishingCounts
 from headway.bridges.kafka.settings import consumer_config, producer_config, read_kafka_settings
@@ -92,6 +92,15 @@ async def test_brokers_without_a_reply_are_reported_unreachable(
     assert found.health is Health.PROBLEM
     assert "no broker reachable at 127.0.0.1:9" in found.found
     assert await check_kafka(Settings()) == []
+
+
+def test_port_of_metrics_that_is_in_use_is_named() -> None:
+    with (
+        serving_metrics(PublishingCounts(), 0) as port,
+        pytest.raises(InvalidValue, match=f"127.0.0.1:{port}: Address already in use"),
+        serving_metrics(PublishingCounts(), port),
+    ):
+        pass
 
 
 def test_bridge_counters_are_reported_by_topic() -> None:

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric
 
 from headway.bridges.kafka.publishing import PublishingCounts
+from headway.core.errors import InvalidValue
 from headway.server.metrics import Families, Samples
 
 FAMILIES = Families()
@@ -54,10 +55,18 @@ class TallyCollector:
 
 @contextmanager
 def serving_metrics(tally: PublishingCounts, port: int) -> Generator[int]:
-    """Serve a tally's metrics on a loopback port, and yield the port."""
+    """Serve a tally's metrics on a loopback port, and yield the port.
+
+    Raises:
+        InvalidValue: the port cannot be used.
+    """
     registry = CollectorRegistry()
     registry.register(TallyCollector(tally))
-    server, thread = start_http_server(port, addr="127.0.0.1", registry=registry)
+    try:
+        server, thread = start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as error:
+        message = f"metrics cannot be served at 127.0.0.1:{port}: {error.strerror}"
+        raise InvalidValue(message, hint="pass another --metrics-port") from None
     try:
         yield server.server_port
     finally:
