@@ -94,7 +94,9 @@ def test_device_or_pipe_is_refused_instead_of_replaced(headway: Headway, folder:
 
 def test_file_that_cannot_be_created_is_an_error_and_leaves_nothing(headway: Headway, folder: Path):
     enqueue(new_job())
-    ran = headway("export", "--out", "nowhere/jobs.jsonl")
-    assert ran.code == 2
-    assert "cannot be written" in ran.err
+    folder.joinpath("a-file").touch()
+    for place in ("nowhere/jobs.jsonl", "a-file/jobs.jsonl"):
+        ran = headway("export", "--out", place)
+        assert ran.code == 2
+        assert "cannot be written" in ran.err
     assert [one.name for one in folder.iterdir() if "jsonl" in one.name] == []

@@ -7,7 +7,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
@@ -101,7 +101,8 @@ def output(path: Path | None, *, force: bool) -> Generator[_Write]:
             raise StoreFull(message, hint="free some space, or choose another device") from None
         raise InvalidValue(message, hint="choose a place you can write to") from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
 
 
 app = new_command()
