@@ -121,7 +121,15 @@ async def test_foreign_reply_is_reported_as_such_by_every_call(body: bytes) -> N
 
 @pytest.mark.parametrize(
     "url",
-    ["localhost:8080", "ftp://host", "http://", "http://h:99999", "http://h?x=1", "http://h#x"],
+    [
+        "localhost:8080",
+        "ftp://host",
+        "http://",
+        "http://h:99999",
+        "http://h?x=1",
+        "http://h#x",
+        "http://\udcff",
+    ],
 )
 def test_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(hw.InvalidValue):

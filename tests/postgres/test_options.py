@@ -35,6 +35,12 @@ def test_own_options_are_read_and_others_are_those_of_libpq():
     assert given["application_name"] == "a b+c"
 
 
+def test_host_that_is_a_long_folder_of_sockets_is_accepted():
+    folder = "/run/" + 30 * "postgresql/"
+    options = parse_url(f"postgresql:///shop?host={folder},@{'a' * 70}")
+    assert conninfo_to_dict(options.conninfo)["host"] == f"{folder},@{'a' * 70}"
+
+
 def test_several_hosts_are_accepted():
     options = parse_url("postgresql://a:1,b:2/shop?target_session_attrs=read-write")
     given = conninfo_to_dict(options.conninfo)
@@ -57,6 +63,8 @@ def test_password_is_never_shown():
         ("postgresql://ann:s3cret@db/x?pol=3", "'pol'"),
         ("postgresql://ann:s3%cret@db/x", "cannot be read"),
         ("postgresql://ann:s3cret@[db/x", "cannot be read"),
+        ("postgresql://ann:s3cret@a,db..example/x", "cannot be read"),
+        ("postgresql://ann:s3cret@%ff/x", "cannot be read"),
         ("postgresql://ann:s3cret@db/x?pool=4", "'pool'"),
         ("postgresql://ann:s3cret@db/x?patience_ms=-1", "patience_ms is '-1'"),
         ("postgresql://ann:s3cret@db/x?listen=maybe", "listen is 'maybe'"),

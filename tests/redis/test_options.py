@@ -64,6 +64,8 @@ def test_cluster_is_named_by_some_nodes() -> None:
         "redis://h:port",
         "redis://h:0",
         "redis://h:70000",
+        "redis://h..example",
+        "redis+cluster://h,\udcff",
         "redis://h/x",
         "redis://h/1/2",
         "redis://a,b",

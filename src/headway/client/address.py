@@ -69,12 +69,13 @@ def _checked_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         port = parts.port
+        (parts.hostname or "").encode("idna")
     except ValueError:
         parts, port = urlsplit(""), None
     if parts.username is not None or parts.password is not None:
         message = "the server's URL contains a user name or a password"
         raise InvalidValue(message, hint="pass the token as token=, or set HEADWAY_TOKEN")
-    if parts.scheme not in SCHEMES or not parts.hostname or port == 0:
+    if parts.scheme not in SCHEMES or not parts.hostname or port == 0 or not url.isprintable():
         message = f"{url[:80]!r} is not the URL of a server"
         raise InvalidValue(
             message, hint="use http://127.0.0.1:8080 or https://jobs.example.com, for example"

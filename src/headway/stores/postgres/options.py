@@ -104,8 +104,12 @@ def check_namespace(name: str) -> str:
 def _conninfo(place: str, libpq: list[tuple[str, str]]) -> str:
     query = f"?{urlencode(libpq, quote_via=quote)}" if libpq else ""
     try:
-        return make_conninfo("", **conninfo_to_dict(f"postgresql://{place}{query}"))
-    except ProgrammingError as error:
+        given = conninfo_to_dict(f"postgresql://{place}{query}")
+        for host in str(given.get("host") or "").split(","):
+            if not host.startswith(("/", "@")):
+                host.encode("idna")
+        return make_conninfo("", **given)
+    except (ProgrammingError, UnicodeError) as error:
         # libpq's message names the option or the invalid part. It is not repeated, because the part
         # before the host may contain the password.
         known = re.search(r'invalid URI query parameter: "([^"]*)"', str(error))
