@@ -103,6 +103,19 @@ async def test_key_creates_one_job_in_the_calendar() -> None:
     assert world.link.left == 2
 
 
+@pytest.mark.parametrize("other", ["in the same call", "in the calendar"])
+async def test_refused_call_leaves_no_key_to_a_job_that_does_not_exist(other: str) -> None:
+    world = World()
+    held, first = world.job(HOUR, key="held"), world.job(HOUR, key="k", args=b"[1]")
+    await world.calendar().enqueue([held])
+    conflicting = world.job(HOUR, key="held" if other == "in the calendar" else "k", args=b"[2]")
+    with pytest.raises(KeyConflict):
+        await world.calendar().enqueue([first, conflicting])
+    corrected = world.job(HOUR, key="k", args=b"[3]")
+    (sent,) = await world.calendar().enqueue([corrected])
+    assert (sent.id, sent.created) == (corrected.id, True)
+
+
 async def test_key_in_the_store_also_applies_to_the_calendar() -> None:
     world = World()
     near, far = world.job(0, key="k"), world.job(HOUR, key="k")

@@ -315,9 +315,32 @@ class Calendar:
             KeyConflict: a key names a job with a different body; nothing was written.
         """
         keyed = [job for job in jobs if job.key is not None]
-        if not keyed:
-            return jobs, set()
         holders: dict[str, tuple[str, bytes]] = {}
+        for job in keyed:
+            holders.setdefault(_key_name(job), (job.id, job.body_hash()))
+            _with_held_id(job, holders)
+        index = await self._index_of(list(holders))
+        # Jobs that will be refused come first: keys that were claimed before would stay taken by
+        # jobs that are never created.
+        parts: tuple[list[NewJob], list[NewJob]] = [], []
+        for job in keyed:
+            body = index[_key_name(job)][1] if _key_name(job) in index else job.body_hash()
+            parts[bytes(body) == job.body_hash()].append(job)
+        stored: set[str] = set()
+        for part in parts:
+            stored |= await self._claim_keys(part, holders, now)
+            for job in part:
+                _with_held_id(job, holders)
+        return [_with_held_id(job, holders) for job in jobs], stored
+
+    async def _claim_keys(
+        self, keyed: Sequence[NewJob], holders: dict[str, tuple[str, bytes]], now: int
+    ) -> set[str]:
+        """Claim the keys that are free, and record the job and body that each key maps to.
+
+        Returns:
+            The ids of those jobs that are in the store.
+        """
         claimed: set[str] = set()
         claims = [(*_index(_key_name(job), job), _seconds(job, now)) for job in keyed]
         for job, rows in zip(keyed, await self._link.run_many(Cql.CLAIM_KEY, claims), strict=True):
@@ -337,7 +360,7 @@ class Calendar:
                 stored.add(one.id)
                 if job.id in claimed:
                     await self._link.run(Cql.FREE_KEY, (_key_name(job), UUID(job.id)))
-        return [_with_held_id(job, holders) for job in jobs], stored
+        return stored
 
     async def _index_of(self, ids: Sequence[str]) -> dict[str, tuple[datetime, bytes]]:
         """Return the due time and body hash of each id in the index."""
