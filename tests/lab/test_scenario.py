@@ -110,6 +110,7 @@ def test_given_seed_overrides_that_of_the_file(tmp_path: Path) -> None:
             '"a\\u0000" = {',
             "outcomes.a\0: the name of an outcome 'a.x00' contains NUL",
         ),
+        ("share = 3", "share = inf", "outcomes.talked.share: it should be less than"),
         ('lanes = ["calls"]', 'lanes = [["calls"]]', r"workers\[0\].lanes: it should be a table"),
         ("args = {", 'args = { "first-name" = 1,', r"arrivals\[0\].args: 'first-name' cannot be"),
         ("args = {", "args = { class = 1,", r"arrivals\[0\].args: 'class' cannot be"),

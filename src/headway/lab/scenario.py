@@ -62,7 +62,7 @@ class OutcomeTable(Table):
         length: duration of the work outside, in place of the kind's.
     """
 
-    share: Annotated[float, Field(ge=0)]
+    share: Annotated[float, Field(ge=0, lt=1e15)]
     then: Literal["succeed", "retry", "die", "snooze"] = "succeed"
     after: Span | None = None
     length: Spread | None = None
