@@ -153,7 +153,10 @@ def test_location_is_shown_without_the_password() -> None:
     assert place == "postgresql://ada:***@db.example/shop"
 
 
-@pytest.mark.parametrize("url", ["redis://localhost", "nothing", "mysql://localhost/x"])
+@pytest.mark.parametrize(
+    "url",
+    ["redis://localhost", "nothing", "mysql://localhost/x", "postgresql://db..example/x"],
+)
 def test_url_of_anything_else_is_refused(url: str) -> None:
     with pytest.raises(InvalidValue, match="directory"):
         Directory(url)

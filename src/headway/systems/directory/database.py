@@ -225,7 +225,8 @@ class Directory:
 def _parse_url(url: str) -> URL:
     try:
         found = make_url(url)
-    except ArgumentError:
+        (found.host or "").encode("idna")
+    except (ArgumentError, UnicodeError):
         message = "the directory's URL is not valid"
         raise InvalidValue(message, hint="use for example sqlite:///headway-directory.db") from None
     driver = DRIVERS.get(found.get_backend_name())
