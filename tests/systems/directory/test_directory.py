@@ -193,3 +193,67 @@ async def test_full_device_is_reported_with_what_to_do(tmp_path: Path, proxy: Pr
         assert caught.value.hint == "free some space on its device"
         assert await names(directory) == []
         await directory.close()
+
+
+async def test_several_hosts_are_tried_in_order(
+    fast_postgres_server: PostgresServer | GivenPostgres,
+) -> None:
+    """The directory is by default in the store's database, whose URL may name several hosts."""
+    with fresh_database(fast_postgres_server.url) as url:
+        head, at, place = url.rpartition("@")
+        mark = "&" if "?" in place else "?"
+        directory = directory_of(
+            f"{head}{at}127.0.0.1:1,{place}{mark}target_session_attrs=read-write"
+        )
+        await directory.open()
+        await write(directory, "a")
+        assert await names(directory) == ["a"]
+        await directory.close()
+
+
+def test_password_is_not_shown_if_there_are_several_hosts() -> None:
+    place = Directory("postgres://ada:s3cret,@db-1,db-2:5433/shop?connect_timeout=3").place
+    assert "s3cret" not in place
+    assert "db-1" in place
+    assert "db-2" in place
+
+
+@pytest.mark.parametrize("url", ["postgresql://db:port/shop", "postgresql://db:1,db:port/shop"])
+def test_url_with_an_invalid_port_is_refused(url: str) -> None:
+    with pytest.raises(InvalidValue, match="URL is not valid"):
+        Directory(url)
+
+
+async def test_settings_of_the_role_or_url_change_neither_encoding_nor_isolation(
+    fast_postgres_server: PostgresServer | GivenPostgres,
+) -> None:
+    with fresh_database(fast_postgres_server.url) as url:
+        mark = "&" if "?" in url else "?"
+        # What a role's settings do, too.
+        strict = "options=-cdefault_transaction_isolation%3Dserializable&client_encoding=LATIN1"
+        directory = directory_of(f"{url}{mark}{strict}")
+        await directory.open()
+        await write(directory, "Łódź")
+        assert await names(directory) == ["Łódź"]
+        async with directory.change() as session:
+            level = await session.execute(text("SHOW transaction_isolation"))
+            assert level.scalar_one() == "read committed"
+        await directory.close()
+
+
+async def test_vanished_postgresql_is_detected_by_keepalives(
+    fast_postgres_server: PostgresServer | GivenPostgres,
+) -> None:
+    with fresh_database(fast_postgres_server.url) as url:
+        mark = "&" if "?" in url else "?"
+        directory = directory_of(f"{url}{mark}keepalives_idle=7")
+        await directory.open()
+        async with directory.read() as session:
+            connection = await (await session.connection()).get_raw_connection()
+            driver = connection.driver_connection
+            assert driver is not None
+            given = driver.info.get_parameters()
+            assert given["keepalives_idle"] == "7"  # the URL takes precedence
+            assert int(given["tcp_user_timeout"]) > 0
+            assert int(given["connect_timeout"]) > 0
+        await directory.close()

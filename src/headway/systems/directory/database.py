@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -57,6 +58,17 @@ _DISK_FULL = "53100"
 """SQLSTATE of PostgreSQL."""
 _NO_PRIVILEGE = "42501"
 """SQLSTATE of PostgreSQL. That a server is read-only is no such error: it may be failing over."""
+_HOSTS = re.compile(r"^(postgres(?:ql)?://(?:[^/?]*@)?)([^/?@]*,[^/?@]*)(/[^?]*)?\??")
+"""The start of a URL that names several hosts."""
+_DEFAULTS = {
+    # A server that has vanished must not hold up a job or a request for hours.
+    "connect_timeout": 10,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""Options of connections to PostgreSQL, as for a store; those in the URL take precedence."""
 CONNECTIONS = 10
 """Maximum number of open connections to SQLite."""
 FIRST = "0001"
@@ -224,9 +236,9 @@ class Directory:
 
 def _parse_url(url: str) -> URL:
     try:
-        found = make_url(url)
+        found = make_url(_HOSTS.sub(_hosts_as_options, url))
         (found.host or "").encode("idna")
-    except (ArgumentError, UnicodeError):
+    except (ArgumentError, ValueError):
         message = "the directory's URL is not valid"
         raise InvalidValue(message, hint="use for example sqlite:///headway-directory.db") from None
     driver = DRIVERS.get(found.get_backend_name())
@@ -236,10 +248,31 @@ def _parse_url(url: str) -> URL:
     return found.set(drivername=driver)
 
 
+def _hosts_as_options(url: re.Match[str]) -> str:
+    """Return the start of a libpq URL with several hosts as SQLAlchemy reads it.
+
+    Raises:
+        ValueError: the port of one of them is not a number.
+    """
+    start, hosts, database = url.groups()
+    for one in hosts.split(","):
+        make_url(f"postgresql://{one}")
+    return f"{start}{database or ''}?{'&'.join(f'host={one}' for one in hosts.split(','))}&"
+
+
 def _engine(url: URL, connect: Callable[..., aiosqlite.Connection]) -> AsyncEngine:
     if url.get_backend_name() != "sqlite":
         try:
-            return create_async_engine(url, pool_pre_ping=True)
+            return create_async_engine(
+                url,
+                pool_pre_ping=True,
+                isolation_level="READ COMMITTED",
+                connect_args={
+                    # Texts are sent as UTF-8, whatever PGCLIENTENCODING, the role or the URL says.
+                    "client_encoding": "UTF8",
+                    **{name: n for name, n in _DEFAULTS.items() if name not in url.query},
+                },
+            )
         except ModuleNotFoundError as error:
             message = f"the directory needs the package {error.name}, which is not installed"
             raise InvalidValue(message, hint="pip install 'headway[postgres]'") from None
