@@ -6,20 +6,26 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import psycopg
 import pytest
 
 from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.outcomes import SettleRequest, Succeeded
+from headway.contract.store import Sent
 from headway.contract.views import AuditQuery, StatsQuery
-from headway.core.errors import OutcomeUnknown, StoreUnavailable
+from headway.core.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from headway.core.job import NewJob, derived_id
+from headway.stores.postgres import call_queue
+from headway.stores.postgres import store as postgres_store
 from headway.stores.postgres.call_queue import AnyCall, Call, CallQueue, serve
+from headway.stores.postgres.enqueueing import Enqueues
 from headway.stores.postgres.options import parse_url
 from headway.stores.postgres.shared import Done
+from headway.stores.postgres.steps import Steps
 from headway.stores.postgres.store import PostgresStore
 from headway.testing.clock import FakeClock
 from tests.postgres.places import Place
@@ -262,6 +268,126 @@ def test_group_with_an_unknown_outcome_is_not_split_and_repeated() -> None:
     serve(calls, lambda _: None)
     assert made == [[0, 1, 2, 3]]
     assert all(isinstance(call.error, OutcomeUnknown) for call in calls)
+
+
+def test_group_is_not_split_while_the_server_is_unavailable() -> None:
+    """Each attempt may last as long as the server's timeouts."""
+    made: list[list[object]] = []
+
+    def together(items: Sequence[object]) -> tuple[list[object], Done]:
+        made.append(list(items))
+        message = "the server is unreachable"
+        raise StoreUnavailable(message, hint="nothing was written")
+
+    calls: list[Call[object]] = [Call(item=n, together=together, own_thread=True) for n in range(4)]
+    serve(calls, lambda _: None)
+    assert made == [[0, 1, 2, 3]]
+    assert all(isinstance(call.error, StoreUnavailable) for call in calls)
+
+
+class ScriptedSteps:
+    """Steps that fail as scripted."""
+
+    def __init__(self, failures: Sequence[StoreError]) -> None:
+        self._failures = list(failures)
+        self.runs = 0
+
+    def run(self, *_: object) -> tuple[list[Sent], Done]:
+        self.runs += 1
+        raise self._failures.pop(0)
+
+
+LOST = OutcomeUnknown("the connection broke at the commit", hint="repeat the call")
+AWAY = StoreUnavailable("the server is unreachable", hint="nothing was written")
+
+
+@pytest.mark.parametrize(
+    ("failures", "expected"), [([AWAY], AWAY), ([LOST, AWAY], LOST)], ids=["refused", "lost"]
+)
+def test_enqueues_sent_together_fail_together_while_the_server_is_unavailable(
+    failures: Sequence[StoreError], expected: StoreError
+) -> None:
+    """After a lost reply, no later refusal proves that nothing was written."""
+    steps = ScriptedSteps(failures)
+    enqueues = Enqueues(cast("Steps", steps))
+    batches = [[job(n)] for n in range(3)]
+    calls: list[AnyCall] = [
+        Call(partial(enqueues.enqueue, jobs), jobs, own_thread=True) for jobs in batches
+    ]
+    enqueues.serve(calls, lambda _: None)
+    assert [call.error for call in calls] == [expected] * 3
+    assert steps.runs == len(failures)
+
+
+class Seconds:
+    """A clock in seconds that stands still."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_calls_that_waited_for_their_patience_are_refused_with_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each attempt may last for ten seconds, and the hundredth call must not wait for them all."""
+    clock = Seconds()
+    monkeypatch.setattr(call_queue, "monotonic", clock)
+    served: list[AnyCall] = []
+
+    def fail(calls: Sequence[AnyCall]) -> None:
+        for call in calls:
+            served.append(call)
+            call.error = AWAY
+        clock.now += 10
+
+    queue = CallQueue("of-a-test", 1, fail, lambda: None, patience=10)
+    first, second, third = (Call[None]() for _ in range(3))
+    third.at += 1  # so it has waited for nine seconds when the first one fails
+    for call in (first, second, third):
+        queue.submit(call)
+    async with asyncio.timeout(240):
+        errors = await asyncio.gather(
+            *(call.future for call in (first, second, third) if call.future is not None),
+            return_exceptions=True,
+        )
+    assert errors == [AWAY] * 3
+    assert served == [first, third]
+    queue.close()
+
+
+class StuckThread:
+    """The thread of a queue, and the lock that it holds, while the server does not reply."""
+
+    def __init__(self, clock: Seconds) -> None:
+        self._clock = clock
+
+    def join(self, timeout: float) -> None:
+        self._clock.now += timeout
+
+    def acquire(self, timeout: float) -> bool:
+        self._clock.now += timeout
+        return False
+
+
+async def test_close_waits_for_the_queues_together_no_longer_than_the_patience(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a server that does not reply, each of them could wait for as long."""
+    store = place.open(patience_ms="7000")
+    queues = [one for one in vars(store).values() if isinstance(one, CallQueue)]
+    assert len(queues) == 6
+    clock = Seconds()
+    began = clock.now
+    for module in (call_queue, postgres_store):
+        monkeypatch.setattr(module, "monotonic", clock)
+    for queue in queues:
+        stuck = StuckThread(clock)
+        vars(queue).update(_thread=stuck, _turn=stuck, _started=True)
+    await store.close()
+    assert clock.now == began + 7
 
 
 async def test_numbers_are_forgotten_when_the_connection_breaks_within_a_step(

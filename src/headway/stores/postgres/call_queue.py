@@ -8,6 +8,7 @@ from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import inf
 from queue import SimpleQueue
 from typing import Any
 
@@ -15,6 +16,7 @@ from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.core.job import NewJob
 from headway.stores.ledger.calls import Answer, CallBase, deliver, running_loop
 from headway.stores.postgres.shared import Done
+from headway.stores.postgres.timing import monotonic
 
 Together = Callable[[Sequence[Any]], tuple[Sequence[Any], Done]]
 """Handle several requests in one step; return the answers in order, and what was done."""
@@ -31,9 +33,12 @@ class Call(CallBase[Answer]):
         item: request of a call that can share a step with others of its kind.
         together: handles the items of several such calls in one step.
         own_thread: whether the caller blocks its thread even if an event loop runs there.
+
+    Attributes:
+        at: when it was made, in monotonic seconds.
     """
 
-    __slots__ = ("item", "jobs", "together", "work")
+    __slots__ = ("at", "item", "jobs", "together", "work")
 
     def __init__(
         self,
@@ -49,6 +54,7 @@ class Call(CallBase[Answer]):
         self.jobs = jobs
         self.item = item
         self.together = together
+        self.at = monotonic()
 
 
 AnyCall = Call[Any]
@@ -62,8 +68,8 @@ def share(group: Sequence[AnyCall], other: AnyCall) -> bool:
 def serve(calls: Sequence[AnyCall], done: Callable[[Done], None]) -> None:
     """Serve calls in one step; a refused call fails alone.
 
-    If the step fails, each half is tried separately, down to the call at fault. That costs the
-    other calls only a few more steps.
+    If the step is refused, each half is tried separately, down to the call at fault. That costs the
+    other calls only a few more steps. If the server is unavailable, no call is at fault.
 
     Args:
         calls: at least one; each gets its answer or its error.
@@ -76,7 +82,7 @@ def serve(calls: Sequence[AnyCall], done: Callable[[Done], None]) -> None:
         return
     try:
         answers, wrote = first.together([call.item for call in calls])
-    except OutcomeUnknown as error:
+    except (OutcomeUnknown, StoreUnavailable) as error:
         for call in calls:
             call.error = error
     except Exception:  # noqa: BLE001  (one call was refused; nothing was written)
@@ -115,6 +121,7 @@ class CallQueue:
         serve: sets the answer or the error of each call. Never raises an Exception.
         leave: called at the end.
         joins: returns whether a call can be added to a group.
+        patience: seconds that a call waits for others while the server is unavailable.
     """
 
     def __init__(
@@ -124,7 +131,10 @@ class CallQueue:
         serve: Callable[[list[AnyCall]], None],
         leave: Callable[[], None],
         joins: Callable[[Sequence[AnyCall], AnyCall], bool] = lambda _group, _other: True,
+        *,
+        patience: float = inf,
     ) -> None:
+        self._patience = patience
         self._most = most
         self._serve = serve
         self._leave = leave
@@ -209,6 +219,25 @@ class CallQueue:
             raise
         finally:
             deliver(group)
+        failed = next((one.error for one in group if isinstance(one.error, StoreUnavailable)), None)
+        if failed is not None:
+            self._refuse_late(failed)
+
+    def _refuse_late(self, error: StoreUnavailable) -> None:
+        """Refuse calls that have waited for long enough, because the server is unavailable.
+
+        Each attempt may take as long as the server's timeouts, so the last of many calls would wait
+        for many times as long.
+        """
+        late_at = monotonic() - self._patience
+        late: list[AnyCall] = []
+        # Another thread may append a call meanwhile, or take one.
+        with suppress(IndexError):
+            while self._calls[0].at <= late_at:
+                late.append(self._calls.popleft())
+        for call in late:
+            call.error = error
+        deliver(late)
 
     def _run(self) -> None:
         while True:
@@ -230,10 +259,11 @@ class CallQueue:
                 return
             self._closing = True
             started = self._started
+        until = None if limit is None else monotonic() + limit
         if started:
             self._asked.put(None)
             self._thread.join(limit)
-        if self._turn.acquire(timeout=-1 if limit is None else limit):
+        if self._turn.acquire(timeout=-1 if until is None else max(0.0, until - monotonic())):
             try:
                 self._leave()
             finally:

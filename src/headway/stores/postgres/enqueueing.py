@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Semaphore
 
 from headway.contract.store import Sent
-from headway.core.errors import CallerError
+from headway.core.errors import CallerError, OutcomeUnknown, StoreUnavailable
 from headway.core.job import MAX_BATCH, NewJob
 from headway.stores.ledger.gate_cache import GateCache, ensure_hours
 from headway.stores.ledger.verbs import enqueue
@@ -110,21 +110,38 @@ class Enqueues:
         self, calls: list[AnyCall], jobs: list[NewJob], done: Callable[[Done], None]
     ) -> None:
         if len(calls) > 1:
-            try:
-                replies, wrote = self.enqueue(jobs)
-            except Exception:  # noqa: BLE001  (one call was refused: each gets its own step)
-                replies = None
-            else:
-                done(wrote)
-            if replies is not None:
-                taken = 0
-                for call in calls:
-                    size = len(call.jobs or ())
-                    call.answer = replies[taken : taken + size]
-                    taken += size
+            error = self._merge(calls, jobs, done)
+            if error is None:
                 return
-        for call in calls:
+            if isinstance(error, StoreUnavailable):
+                for call in calls:
+                    call.error = error
+                return
+        else:
+            error = None
+        for place, call in enumerate(calls):
             serve_alone(call, done)
+            if isinstance(error, OutcomeUnknown) and isinstance(call.error, StoreUnavailable):
+                # Nothing was written now, but all of them may have been before.
+                for one in calls[place:]:
+                    one.error = error
+                return
+
+    def _merge(
+        self, calls: list[AnyCall], jobs: list[NewJob], done: Callable[[Done], None]
+    ) -> Exception | None:
+        """Serve calls in one step, and return its error if none of them has a reply."""
+        try:
+            replies, wrote = self.enqueue(jobs)
+        except Exception as error:  # noqa: BLE001  (one call may be at fault)
+            return error
+        done(wrote)
+        taken = 0
+        for call in calls:
+            size = len(call.jobs or ())
+            call.answer = replies[taken : taken + size]
+            taken += size
+        return None
 
     # Within a transaction of the caller
 

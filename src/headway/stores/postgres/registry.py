@@ -233,9 +233,12 @@ class Registry:
             for one in (self.flows, self.policies, self.lanes, self.words):
                 one.forget()
 
-    def close(self) -> None:
-        """Close its connection."""
-        with self._lock:
-            if self._link is not None:
-                self._link.close()
-                self._link = None
+    def close(self, limit: float) -> None:
+        """Close its connection, unless a read on it lasts longer than this many seconds."""
+        if self._lock.acquire(timeout=limit):
+            try:
+                if self._link is not None:
+                    self._link.close()
+                    self._link = None
+            finally:
+                self._lock.release()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -48,7 +49,7 @@ from headway.stores.postgres.schema import ensure_schema
 from headway.stores.postgres.shared import Done, Shared
 from headway.stores.postgres.statement import KeyHeld, Mode, NeedsMore
 from headway.stores.postgres.steps import LedgerVerb, Steps
-from headway.stores.postgres.timing import StoreTime
+from headway.stores.postgres.timing import StoreTime, monotonic
 from headway.stores.postgres.wakes import NotifyingWakes
 from headway.stores.sql.store import SqlStore
 
@@ -99,12 +100,13 @@ class PostgresStore(SqlStore):
         self._beats = Beats(beats)
         self._enqueues = Enqueues(inserts)
         self._inserting = Inserting(options, self._insert_for_caller, self._wakes.announce)
-        self._insert_queue = CallQueue("headway-insert", 256, self._insert, inserts.close)
-        self._turn_queue = CallQueue("headway-turn", TOGETHER, self._work, turns.close, joins_turn)
-        self._claim_queue = CallQueue("headway-claim", 1, self._work, claims.close)
-        self._beat_queue = CallQueue("headway-beat", 1, self._work, beats.close)
-        self._share_queue = CallQueue("headway-settle", TOGETHER, self._work, shares.close, share)
-        self._read_queue = CallQueue("headway-read", 1, self._work, self._reads.close)
+        queue = partial(CallQueue, patience=options.patience_ms / 1000)
+        self._insert_queue = queue("headway-insert", 256, self._insert, inserts.close)
+        self._turn_queue = queue("headway-turn", TOGETHER, self._work, turns.close, joins_turn)
+        self._claim_queue = queue("headway-claim", 1, self._work, claims.close)
+        self._beat_queue = queue("headway-beat", 1, self._work, beats.close)
+        self._share_queue = queue("headway-settle", TOGETHER, self._work, shares.close, share)
+        self._read_queue = queue("headway-read", 1, self._work, self._reads.close)
 
     # Producing
 
@@ -202,12 +204,12 @@ class PostgresStore(SqlStore):
         await self._wakes.wait(lanes, until_at, seen)
 
     def _close(self) -> None:
-        limit = self._options.patience_ms / 1000
+        # One limit for all: with a server that does not reply, each of them could use it up.
+        until = monotonic() + self._options.patience_ms / 1000
         writing = (self._insert_queue, self._beat_queue, self._turn_queue)
-        for queue in (*writing, self._claim_queue, self._share_queue, self._read_queue):
-            queue.close(limit)
-        self._wakes.close()
-        self._registry.close()
+        others = (self._claim_queue, self._share_queue, self._read_queue)
+        for part in (*writing, *others, self._wakes, self._registry):
+            part.close(max(0.0, until - monotonic()))
 
     # On the queues' threads
 
