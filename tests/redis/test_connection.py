@@ -25,6 +25,7 @@ from headway.core.state import State
 from headway.stores.redis import pool
 from headway.stores.redis.link import Link, LoopLink, NotSentError, ReplyLostError, packed
 from headway.stores.redis.options import Address, parse_url
+from headway.stores.redis.scripts import script
 from headway.stores.redis.store import RedisStore
 from tests.redis.admin import admin, claim, new_job, new_url, opened, settle
 from tests.servers.fixtures import made
@@ -516,3 +517,39 @@ async def test_calls_behind_a_partly_sent_one_are_sent_after_it() -> None:
     assert await asyncio.gather(*replies) == [b"OK", b"PONG"]
     link.close()
     theirs.close()
+
+
+def test_call_that_waited_for_a_thread_is_refused_with_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that does not reply takes ten seconds of each thread, and there are few of them."""
+    clock = [1_000.0]
+    monkeypatch.setattr(pool, "monotonic", lambda: clock[0])
+    tries: list[float] = []
+
+    def connect(_: pool.Pool) -> Link:
+        tries.append(clock[0])
+        clock[0] += 10
+        message = "no reply"
+        raise NotSentError(message)
+
+    monkeypatch.setattr(pool.Pool, "connect", connect)
+    monkeypatch.setattr(pool, "pause", lambda _: None)
+    links = pool.Pool(parse_url("redis://127.0.0.1:1/0?patience_ms=2000"), "key")
+
+    def run(asked: float) -> None:
+        with pytest.raises(StoreUnavailable, match="no reply"):
+            links.run(script("verbs.claim"), b"", asked)
+
+    run(asked=1_000.0)
+    assert tries == [1_000.0, 1_010.0]
+    # Made before that failed, and not served since.
+    run(asked=1_001.0)
+    assert tries == [1_000.0, 1_010.0]
+    # Made after that: its server may be back.
+    run(asked=1_020.0)
+    assert tries == [1_000.0, 1_010.0, 1_020.0]
+    # A reply proves that it is back.
+    links.note_answer()
+    run(asked=1_001.0)
+    assert tries[3:] == [1_030.0, 1_040.0]

@@ -19,6 +19,7 @@ from headway.stores.redis.link import (
 from headway.stores.redis.options import RedisOptions
 from headway.stores.redis.pool import Pool
 from headway.stores.redis.scripts import Script
+from headway.stores.redis.timing import monotonic
 
 ARGUMENTS = 5
 """Number of arguments of each call; see base/run.lua."""
@@ -65,6 +66,7 @@ class Calls:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return self.pool.run(script, payload)
+        asked = monotonic()
         link_key = (loop, urgent)
         link = self._links.get(link_key)
         if link is None or link.dead:
@@ -74,7 +76,7 @@ class Calls:
             self.pool.note_answer()
             return reply
         # The server is unreachable, lacks the script, or refuses: retries need a thread.
-        return await asyncio.to_thread(self.pool.run, script, payload)
+        return await asyncio.to_thread(self.pool.run, script, payload, asked)
 
     def packed(self, script: Script, arguments: tuple[bytes, ...]) -> bytes:
         """Return the encoded call of a script."""

@@ -49,6 +49,7 @@ class Pool:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._away_since: float | None = None
+        self._refused: tuple[float, StoreError | InvariantBroken] | None = None
 
     def connect(self) -> Link:
         """Open a link to the master, without retries, and check the server.
@@ -102,11 +103,13 @@ class Pool:
         if self.closed:
             self.forget()
 
-    def run(self, script: Script, payload: bytes) -> bytes:
+    def run(self, script: Script, payload: bytes, asked: float | None = None) -> bytes:
         """Run a script; retry while the server is unreachable, loading or failing over.
 
         Args:
             payload: the encoded call.
+            asked: when the caller made the call, if it may have waited for a thread since; in
+                monotonic seconds.
 
         Raises:
             StoreUnavailable: the server stays unreachable, or refuses; nothing was written.
@@ -114,6 +117,8 @@ class Pool:
             StoreError: the server failed; nothing was written.
             InvariantBroken: the script failed because of a bug.
         """
+        if asked is not None:
+            self._refuse_late(asked)
         tries = 0
         while True:
             try:
@@ -179,6 +184,20 @@ class Pool:
             message, hint="find the client that sends SCRIPT FLUSH; nothing was written"
         )
 
+    def _refuse_late(self, asked: float) -> None:
+        """Refuse a call that waited for its patience behind one that failed.
+
+        A server that does not reply holds up each thread for as long as the timeout, and there are
+        few threads: the last of many calls would wait for many times as long.
+
+        Raises:
+            StoreError: the error of the other call; nothing was written.
+        """
+        refused = self._refused
+        late_at = monotonic() - self._options.patience_ms / 1000
+        if refused is not None and asked < refused[0] and asked <= late_at:
+            raise refused[1]
+
     def _wait_or(self, failure: StoreError | InvariantBroken, tries: int) -> None:
         now = monotonic()
         with self._lock:
@@ -187,12 +206,13 @@ class Pool:
                 since = self._away_since = now
         # Counted from the first failure, so that later calls fail immediately.
         if now - since >= self._options.patience_ms / 1000:
+            self._refused = now, failure
             raise failure
         pause(_PAUSES[min(tries, len(_PAUSES) - 1)])
 
     def note_answer(self) -> None:
         """Reset the time of the first failure, because the server has replied on some link."""
-        self._away_since = None
+        self._away_since = self._refused = None
 
     def forget(self) -> None:
         """Close the free links, which may lead to a former master or a restarted server."""
