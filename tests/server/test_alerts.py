@@ -345,11 +345,15 @@ async def test_failing_system_silences_no_other_and_heals_nothing(
     world.watch = world.another(world.told)
     await world.app.send_async("noop", lane="calls")
     assert await world.check() == [("another", "line", False)]
-    for error in (hw.StoreUnavailable("the directory is away"), ZeroDivisionError()):
+    for error, reason in (
+        (hw.StoreUnavailable("the directory is away"), ": the directory is away"),
+        (TimeoutError(), ": timeout"),
+        (ZeroDivisionError(), ""),
+    ):
         failing[:] = [error]
         told = await world.check(MINUTE)
         assert ("another", "line", True) not in told
-        assert "could not be evaluated" in caplog.text
+        assert f"could not be evaluated{reason}" in caplog.text
         caplog.clear()
     assert ("no_worker", "calls", False) not in await world.check(MINUTE)
 

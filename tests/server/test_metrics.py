@@ -187,6 +187,21 @@ async def test_metrics_are_available_while_the_store_is_unreachable(rig: Rig):
     assert value(await scraped(rig), "headway_store_up") == 1
 
 
+class Silent:
+    """A store that does not respond in time."""
+
+    async def read(self, query: object) -> object:
+        raise TimeoutError
+
+
+async def test_log_says_that_the_store_did_not_respond_in_time(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+):
+    vars(rig.service.scrapes)["_store"] = Silent()
+    assert value(await scraped(rig), "headway_store_up") == 0
+    assert "metrics: the store did not respond: timeout" in caplog.messages
+
+
 class Own:
     """Metrics of a system."""
 

@@ -222,3 +222,27 @@ async def test_cached_tokens_are_trusted_for_a_while_only_during_an_outage(*, is
     # A stream shows the outage, so it continues.
     assert await callers.may_stay(f"Bearer {new.text}", caller)
     await store.close()
+
+
+class Silent(StoreProxy):
+    """A store that does not respond in time."""
+
+    silent = False
+
+    async def _call(self, name: str, operation: Callable[[], Awaitable[Reply]]) -> Reply:
+        if self.silent:
+            raise TimeoutError
+        return await operation()
+
+
+async def test_log_says_why_cached_tokens_are_used(caplog: pytest.LogCaptureFixture):
+    store, clock = Silent(open_store("memory://")), Hand()
+    callers = Authenticator(store, clock, open_here=True)
+    assert await callers.caller(None) is not None
+    store.silent = True
+    clock.now += CACHED_WITHOUT_STORE_S / 4
+    assert await callers.caller(None) is not None
+    assert [one.getMessage() for one in caplog.records] == [
+        "using cached tokens: the store did not respond"
+    ]
+    await store.close()

@@ -288,7 +288,9 @@ class HttpCalls:
         return self._transport
 
     def _unreachable(self, error: Exception) -> StoreUnavailable:
-        message = f"the server {self._address.url} cannot be reached: {error or 'no connection'}"
+        message = (
+            f"the server {self._address.url} cannot be reached: {str(error) or 'no connection'}"
+        )
         return StoreUnavailable(message, hint="is `headway serve` running there?")
 
     def _jittered(self, tries: int) -> float:

@@ -263,7 +263,7 @@ class Authenticator:
             async with self._timing.limit(STORE_TIMEOUT_S):
                 return await self._store.read(query)
         except (StoreError, TimeoutError) as error:
-            _log.warning("using cached tokens: %s", error)
+            _log.warning("using cached tokens: %s", str(error) or "the store did not respond")
             return None
 
 

@@ -402,7 +402,7 @@ class MetricsScraper:
                 overview = await read_overview(self._store)
                 latencies = await lane_latencies(self._store, overview.targets[:MOST_TARGETS])
         except (StoreError, TimeoutError) as error:
-            _log.warning("metrics: the store did not respond: %s", error or "timeout")
+            _log.warning("metrics: the store did not respond: %s", str(error) or "timeout")
             return None, [one(STORE_UP, 0)]
         return overview, [one(STORE_UP, 1), *of_overview(overview, latencies)]
 

@@ -282,7 +282,7 @@ class AlertStateKeeper:
             async with self._timing.limit(STORAGE_PATIENCE_S):
                 await self._storage.write(self._holder, value)
         except (StoreError, TimeoutError) as error:
-            _log.warning("alerts were not stored: %s", error or "timeout")
+            _log.warning("alerts were not stored: %s", str(error) or "timeout")
         else:
             self._written = value
 
@@ -293,7 +293,7 @@ class AlertStateKeeper:
                     return await self._storage.read()
                 value = await self._storage.take_over(self._holder)
         except (StoreError, TimeoutError) as error:
-            _log.warning("stored alerts could not be read: %s", error or "timeout")
+            _log.warning("stored alerts could not be read: %s", str(error) or "timeout")
             return None
         self._holds_storage, self._written = True, b""
         return value
@@ -414,7 +414,7 @@ class AlertWatcher:
                 return await rule_set.check(facts)
         except (StoreError, TimeoutError) as error:
             _log.warning(
-                "the rules %s could not be evaluated: %s", rule_set.names, error or "timeout"
+                "the rules %s could not be evaluated: %s", rule_set.names, str(error) or "timeout"
             )
         except Exception:  # noqa: BLE001  (any bug)
             # A faulty system must not silence the others.

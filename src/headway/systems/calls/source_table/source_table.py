@@ -202,7 +202,9 @@ class SourceTable:
                     await store.enqueue(jobs[begin : begin + MAX_BATCH])
         except (StoreError, CallerError, TimeoutError) as error:
             # A lost store has no gates until it is rebuilt.
-            _log.warning("lead jobs postponed: leads=%d error=%s", len(jobs), error)
+            _log.warning(
+                "lead jobs postponed: leads=%d error=%s", len(jobs), str(error) or "timeout"
+            )
             return False
         return True
 
