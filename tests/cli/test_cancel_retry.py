@@ -49,6 +49,8 @@ def test_all_jobs_matching_a_filter_are_cancelled_after_confirmation(headway: He
     assert ran.code == 2
     assert ran.err == "headway: to cancel 3 jobs needs confirmation (answer y, or pass --yes)\n"
     assert states(headway) == ["waiting"] * 4
+    alone = headway("cancel", "--lane", "main")
+    assert alone.err == "headway: to cancel 1 job needs confirmation (answer y, or pass --yes)\n"
     assert headway("cancel", "--lane", "other", "--yes").out == "3 done\n"
     assert states(headway) == ["cancelled"] * 3 + ["waiting"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.cli.doctor.store import SYSTEM_LANES
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.store import Store
@@ -20,6 +21,10 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.spec import GateUse
 from headway.stores import open_store
 from headway.stores.sqlite.timing import system_clock
+from headway.systems.automations import dispatcher
+from headway.systems.calls import lead as calls
+from headway.systems.field_service import request
+from headway.systems.notifications import notification
 from tests.cli.conftest import Headway, Ran
 from tests.cli.gates import declare, declare_line
 from tests.cli.seeding import URL, claim, enqueue, new_job, with_store
@@ -100,6 +105,21 @@ def test_damaged_file_is_a_problem_and_is_not_changed(headway: Headway, folder: 
     assert path.read_bytes() == data
 
 
+def test_sound_file_that_cannot_be_opened_is_not_reported_as_damaged(
+    headway: Headway, folder: Path
+):
+    """A user without the right to write its folder gets the same error from SQLite."""
+    headway("migrate")
+    for log in folder.glob("headway.db-*"):
+        log.unlink()
+    folder.joinpath("headway.db-wal").mkdir()
+    ran = headway("doctor", "--json")
+    assert ran.code == 1
+    (found,) = (one for one in ran.document["findings"] if one["subject"] == "integrity")
+    assert "not checked, because SQLite cannot open it" in found["found"]
+    assert "backup" not in found["hint"]
+
+
 def test_file_that_is_not_a_database_is_a_problem(headway: Headway, folder: Path):
     folder.joinpath("headway.db").write_bytes(b"no database at all" * 500)
     ran = headway("doctor", "--json")
@@ -148,6 +168,31 @@ def test_pool_with_all_members_closed_is_a_warning_that_names_them(headway: Head
 def test_lane_with_jobs_and_no_worker_is_a_warning(headway: Headway):
     enqueue(new_job(lane="calls"))
     assert "calls" in warnings(headway("doctor", "--json"))["lanes"]
+
+
+@pytest.mark.parametrize(
+    ("lane", "command"),
+    [
+        ("mail", "headway worker APP --lanes mail"),
+        ("calls", "headway worker APP --lanes calls, or headway worker --system calls"),
+        ("dispenserd/main", "headway dispenserd"),
+    ],
+)
+def test_hint_for_a_lane_without_worker_is_a_command_that_serves_it(
+    headway: Headway, lane: str, command: str
+):
+    enqueue(new_job(lane=lane))
+    (found,) = headway("doctor", "--json").document["findings"][-2:-1]
+    assert (found["subject"], found["hint"]) == ("lanes", command)
+
+
+def test_lanes_of_systems_are_those_that_the_systems_use():
+    assert {
+        **dict.fromkeys((calls.LANE, calls.AFTER), "calls"),
+        **dict.fromkeys((request.OFFERS, request.AFTER, request.RINGS), "field_service"),
+        **dict.fromkeys((*notification.LANES, notification.HISTORY_LANE), "notifications"),
+        dispatcher.LANE: "automations",
+    } == SYSTEM_LANES
 
 
 def test_closed_gate_is_a_warning(headway: Headway):

@@ -179,6 +179,13 @@ def test_misspelt_key_is_reported_rather_than_a_missing_one():
     assert fault.error == "there is no key 'comand'; did you mean command?"
 
 
+def test_unknown_key_or_table_is_reported_with_the_known_ones():
+    (fault,) = parsed(VALID.replace("command", "xyz")).faults
+    assert fault.error.startswith("there is no key 'xyz'; known: artifacts, command, ")
+    (fault,) = parsed(f"[xyz]\na = 1\n{VALID}").faults
+    assert fault.error == "there is no table 'xyz'; known: dispatcher, automation"
+
+
 def test_wrong_dispatcher_key_leaves_the_others_unchanged():
     head = '[dispatcher]\nmax_concurrent = 5\nlog_level = "loud"\n'
     config = parsed(f"{head}[dispatcher.notification]\non_error = true\n\n{VALID}")

@@ -82,8 +82,9 @@ async def _on_filter(
 
 def _ask_first(session: CommandSession, move: ActRequest, wanted: JobFilter, *, yes: bool) -> None:
     number = "" if yes else session.with_store(lambda store: _how_many(store, wanted))
-    if number and not session.terminal.confirmed(f"{move.verb} {number} jobs?"):
-        message = f"to {move.verb} {number} jobs needs confirmation"
+    jobs = "1 job" if number == "1" else f"{number} jobs"
+    if number and not session.terminal.confirmed(f"{move.verb} {jobs}?"):
+        message = f"to {move.verb} {jobs} needs confirmation"
         raise InvalidValue(message, hint="answer y, or pass --yes")
 
 

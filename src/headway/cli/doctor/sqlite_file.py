@@ -93,6 +93,11 @@ def check_integrity(path: Path) -> list[Finding]:
             wrong = [line for row in rows for line in str(row[0]).splitlines()][:_SHOWN]
         finally:
             db.close()
+    except (apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError, apsw.AuthError) as error:
+        # The file may be sound: this user may not open it, or may not create its log.
+        found = f"not checked, because SQLite cannot open it: {error}"
+        hint = "run headway doctor as a user that may write the file and its folder"
+        return [problem("integrity", found, hint)]
     except apsw.Error as error:
         hint = "stop all workers, keep the file, restore a backup"
         return [problem("integrity", f"SQLite cannot read it: {error}", hint)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headway.cli.doctor import LONG_MS, TOLERATED_MS, Finding, ok, problem, warning
 from headway.cli.progress import Meter, silent
 from headway.cli.settings import Settings
@@ -55,6 +57,21 @@ async def check_signal_urls(store: Store, settings: Settings) -> list[Finding]:
 
 
 MORE = "headway gates set {} --capacity N"
+SYSTEM_LANES: Mapping[str, str] = {
+    "automations": "automations",
+    "calls": "calls",
+    "calls.after": "calls",
+    "offers": "field_service",
+    "offers.after": "field_service",
+    "rings": "field_service",
+    "notify.push": "notifications",
+    "notify.sms": "notifications",
+    "notify.email": "notifications",
+    "notify.webhook": "notifications",
+    "notify.apprise": "notifications",
+    "notify.history": "notifications",
+}
+"""Lanes of the built-in systems, with the system's name. An App may have lanes of these names."""
 SAMPLE = 100
 """Maximum waiting jobs, and as many parked ones, that are checked."""
 
@@ -66,8 +83,17 @@ async def check_lanes(store: Store) -> list[Finding]:
     for lane in lanes:
         if lane.unfinished and not lane.workers:
             found = f"the lane {lane.name} has {lane.unfinished} jobs but no live worker"
-            findings.append(warning("lanes", found, f"headway worker APP --lanes {lane.name}"))
+            findings.append(warning("lanes", found, _worker_for(lane.name)))
     return findings or [ok("lanes", f"{len(lanes)} lanes; every lane with jobs has a worker")]
+
+
+def _worker_for(lane: str) -> str:
+    """Return the command that serves a lane."""
+    if lane.startswith("dispenserd/"):
+        return "headway dispenserd"
+    command = f"headway worker APP --lanes {lane}"
+    system = SYSTEM_LANES.get(lane)
+    return f"{command}, or headway worker --system {system}" if system else command
 
 
 async def check_jobs(store: Store) -> list[Finding]:

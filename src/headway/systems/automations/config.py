@@ -38,6 +38,7 @@ _TABLE = re.compile(r"^\s*\[\s*(?!automation\b)(?!\[)[^\]]*\]\s*(#.*)?$")
 _AT_LINE = re.compile(r"at line (\d+), ")
 _ID = re.compile(r"""^\s*["']?id["']?\s*=\s*["']([A-Za-z0-9][A-Za-z0-9._-]{0,99})["']""")
 _TIME = re.compile(r"\d{1,2}:\d{2}")
+_TABLES = ("dispatcher", "automation")
 _TYPES = {"cron": "cron", "interval": "every", "every": "every", "at": "at"}
 
 
@@ -353,7 +354,7 @@ def _head(table: dict[str, Any], chunk: _Chunk) -> dict[str, Any]:
     """
     strange = sorted(table.keys() - {"dispatcher"})
     if strange:
-        hint = did_you_mean(strange[0], ("dispatcher", "automation"), "see the reference")
+        hint = did_you_mean(strange[0], _TABLES, f"known: {', '.join(_TABLES)}")
         if strange[0] == "automation":
             hint = "write [[automation]]"
         raise _Invalid(chunk.line_of(strange[0]), f"there is no table {strange[0]!r}; {hint}")
@@ -408,7 +409,8 @@ def _validated(model: type[Any], values: object, chunk: _Chunk) -> Any:  # noqa:
         keys = [part for part in first.path if isinstance(part, str)] or ["automation"]
         if first.kind == "extra_forbidden":
             text = f"there is no key {keys[-1]!r}; "
-            text += did_you_mean(keys[-1], model.model_fields, "see the reference")
+            known: list[str] = sorted(model.model_fields)
+            text += did_you_mean(keys[-1], known, f"known: {', '.join(known)}")
         elif first.kind == "missing":
             text = f"{keys[-1]} is missing"
         else:
