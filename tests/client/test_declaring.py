@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 import headway as hw
 from headway.contract.definitions import Role
 from headway.contract.views import EntryView, JobQuery, LanesQuery, SpecsQuery, TimetableQuery
@@ -74,6 +76,25 @@ async def test_program_without_permission_to_declare_leaves_it_to_the_server() -
         await app.declare()
         assert await rig.store.read(SpecsQuery()) == ()
         await app.store.close()
+
+
+async def test_program_with_nothing_to_declare_finds_out_that_the_server_is_unreachable() -> None:
+    client = hw.Client("http://127.0.0.1:1", patience="0s")
+    app = hw.App(store=client.store)
+    with pytest.raises(hw.StoreUnavailable):
+        await app.reach("0s")
+    await client.close_async()
+
+
+async def test_reaching_a_server_needs_a_token_that_it_knows_and_no_permission() -> None:
+    async with serving() as rig:
+        worker = hw.App(store=hw.Client(rig.url, rig.tokens[Role.WORKER]).store)
+        await worker.reach("0s")
+        stranger = hw.App(store=hw.Client(rig.url, "hw_unknown").store)
+        with pytest.raises(hw.Unauthenticated):
+            await stranger.reach("0s")
+        await worker.store.close()
+        await stranger.store.close()
 
 
 async def test_send_of_a_kind_includes_gates_policy_and_all_options() -> None:

@@ -20,6 +20,7 @@ from headway.core.check import check_job_id
 from headway.core.duration import parse_duration
 from headway.core.errors import (
     AccessError,
+    Forbidden,
     InvalidState,
     InvalidValue,
     StoreMisconfigured,
@@ -350,17 +351,24 @@ class App:
         Raises:
             StoreError: the store is still unreachable, or the error is permanent, such as a wrong
                 password, which is raised at once.
+            Unauthenticated: the store is a server that does not know the token.
         """
         timing = self._timing
         give_up_at = timing.monotonic() + parse_duration(within) / 1000
         await persist(
             timing,
             "opening the store",
-            self.declare,
+            self._make_first_call,
             until=lambda error: (
                 isinstance(error, StoreMisconfigured) or timing.monotonic() >= give_up_at
             ),
         )
+
+    async def _make_first_call(self) -> None:
+        await self.declare()
+        # If there is nothing to declare, a client of a server has not connected yet.
+        with suppress(Forbidden):
+            await self.store.read(LanesQuery(names=("main",)))
 
     async def declare_gates(self, *specs: GateSpec) -> None:
         """Declare gates that the program chooses at run time; all of them or none.
