@@ -108,9 +108,9 @@ def plan(
 ) -> None:
     """Show when each entry fires, and how often cron would have to run `dispatch`.
 
-    That tick is the greatest common divisor of all periods and offsets, or 1 minute if a schedule
-    has no constant period. `headway serve --system automations` needs no tick: it fires each entry
-    on time.
+    The tick is the longest time between two runs that misses no fire: the greatest common divisor
+    of all periods and offsets, where a schedule without a constant period counts as 1 minute.
+    `headway serve --system automations` needs no tick: it fires each entry on time.
 
     An interval counts from when the store first saw its entry. Without a store, or before it has
     seen the entry, the fires are unknown and do not count towards the tick.
