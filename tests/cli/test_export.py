@@ -47,10 +47,14 @@ def test_exported_job_has_its_runs_and_its_trail(headway: Headway):
     assert "trail" not in second
 
 
-def test_format_page_names_every_field():
+def test_format_page_names_every_field(headway: Headway):
     named = set(re.findall(r"`([a-z_]+)`", PAGE.read_text()))
     for view in (JobView, RunView, NoteView):
         assert {field.name for field in fields(view)} <= named
+    enqueue(new_job())
+    _, job = lines(headway("export").out)
+    assert isinstance(job["policy"], dict)
+    assert job["policy"].keys() <= named
 
 
 def test_arguments_with_line_breaks_stay_on_one_line(headway: Headway):

@@ -334,7 +334,10 @@ def import_(
         bool, typer.Option("--lenient", help="Exit with 0 even if rows were refused.")
     ] = False,
     author: Annotated[
-        str | None, typer.Option(help="Author of cancellations. Defaults to your login name.")
+        str | None,
+        typer.Option(
+            help="Author of cancellations. Defaults to HEADWAY_AUTHOR or your login name."
+        ),
     ] = None,
 ) -> None:
     """Create jobs from a file, using an importer declared with @app.importer(name).
