@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -13,7 +14,14 @@ from msgspec.structs import replace
 from headway.contract.store import Sent
 from headway.core.cascade import CANDIDATE, Cascade, in_turn
 from headway.core.check import check_gates, check_jobs
-from headway.core.errors import BacklogFull, IdConflict, InvalidValue, KeyConflict, UnknownGate
+from headway.core.errors import (
+    BacklogFull,
+    CallerError,
+    IdConflict,
+    InvalidValue,
+    KeyConflict,
+    UnknownGate,
+)
 from headway.core.gates.spec import GateUse
 from headway.core.job import (
     DEFAULT_POLICY,
@@ -274,13 +282,16 @@ class Insertion:
 
     def _read_flows_ahead(self, jobs: Sequence[NewJob]) -> None:
         shapes = dict.fromkeys(map(_SHAPE, jobs))
-        if len(shapes) > 1 and all(self._is_ready(gates) for _, _, _, gates in shapes):
+        if len(shapes) > 1 and self._are_accepted(shapes):
             self.ledger.read_ahead(ReadAhead(flows=[flow_key(*shape) for shape in shapes]))
 
-    def _is_ready(self, gates: Sequence[GateUse]) -> bool:
-        """Return whether gates are declared as they are used: a refused job must leave no flow."""
-        specs = ((use, self.cache.spec(use.template)) for use in gates)
-        return all(spec is not None and spec.shared == use.shared for use, spec in specs)
+    def _are_accepted(self, shapes: Iterable[tuple[str, str, str, tuple[GateUse, ...]]]) -> bool:
+        """Return whether all gates may be used like this: a refused job must leave no flow."""
+        with suppress(CallerError):
+            for kind, gates in {(kind, gates) for _, _, kind, gates in shapes}:
+                check_declared(self.cache, kind, gates)
+            return True
+        return False
 
     def _find_id(self, job: NewJob) -> NewJob:
         """Return the job under the first free id of its series.
