@@ -64,6 +64,12 @@ NOT_OVER_HTTP = {
         "the reference of another job is refused"
     ),
     "test_invalid_claim_is_refused_and_starts_nothing[{'request': 0}]": "0 means no number",
+    **{
+        f"test_choice_that_does_not_exist_is_refused_and_writes_nothing[{what}]": (
+            "the body refuses it, in other words"
+        )
+        for what in ("hold", "jitter", "on_deadline")
+    },
 }
 """What the suite requires of a store and HTTP does not offer, with the reasons."""
 
