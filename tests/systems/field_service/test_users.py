@@ -26,14 +26,12 @@ async def names(field: FieldRig) -> list[str]:
 
 async def test_user_is_found_by_the_current_roles(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
-        made = await call(field, "POST", "", DORA)
-        assert made.status_code == 201
-        known = {"If-Match": made.headers["ETag"]}
+        assert (await call(field, "POST", "", DORA)).status_code == 201
         problem(await call(field, "POST", "", DORA), 409, "id_conflict")
         assert await names(field) == ["dora"]
-        await call(field, "PATCH", "/dora", {"roles": ["cook"]}, headers=known)
+        await call(field, "PATCH", "/dora", {"roles": ["cook"]}, headers={"If-Match": '"1"'})
         assert await names(field) == []
-        reply = await call(field, "PATCH", "/dora", {"name": "D"}, headers=known)
+        reply = await call(field, "PATCH", "/dora", {"name": "D"}, headers={"If-Match": '"1"'})
         problem(reply, 409, "revision_conflict")
         csv = "name,roles,channels\nDora,dispatcher,\n"
         csv += "Dan,boss|Dispatcher,text:+15557770002 mailto://a:b@c.org\n"

@@ -18,7 +18,7 @@ async def test_recipient_is_stored_changed_and_loses_an_address_by_null(tmp_path
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada(tz="Europe/Berlin", preferences={"opt_out": ["sms", "*:news"]})
         ada = await notify.ok("GET", "/recipients/ada")
-        assert (ada["name"], ada["tz"]) == ("ada", "Europe/Berlin")
+        assert (ada["name"], ada["tz"], ada["version"]) == ("ada", "Europe/Berlin", 1)
         assert ada["preferences"] == {"opt_out": ["sms", "*:news"], "quiet_hours": None}
         ada = await notify.ok("PATCH", "/recipients/ada", {"email": None, "devices": []})
         assert (ada["email"], ada["devices"], ada["phone"]) == (None, [], "+14155550100")

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
-from secrets import randbelow
 from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from pydantic import AfterValidator, Field, model_validator
@@ -35,9 +34,6 @@ MAX_ID = 64
 """Maximum length of an id, in characters."""
 MAX_NAME = 200
 """Maximum length of a name, in characters."""
-FIRST_VERSIONS = 900_000_000
-"""Number of versions that a new record may begin with, one of them at random: if each began with 1,
-an `If-Match` from before a removal would fit a record that was added again under the same id."""
 RESERVED = frozenset({"import", "nearby"})
 """Words used in paths, which cannot be ids."""
 
@@ -488,8 +484,7 @@ class Records(Generic[R, New]):
     def _new(self, body: New, id: str, at: int) -> R:
         values = body.values
         made = cast("Callable[..., R]", self.table)
-        version = 1 + randbelow(FIRST_VERSIONS)
-        return made(id=id, **values, **self.time_values(values, at, new=True), version=version)
+        return made(id=id, **values, **self.time_values(values, at, new=True), version=1)
 
     def _set(self, record: R, values: dict[str, Any], at: int) -> bool:
         """Set the fields that differ, and return whether any did."""
