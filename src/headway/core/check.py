@@ -15,6 +15,7 @@ from headway.core.job import (
     MAX_GATES,
     MAX_PRIORITY,
     MAX_SHARED_GATES,
+    ON_DEADLINE,
     JobPolicy,
     NewJob,
 )
@@ -97,9 +98,6 @@ def check_contents(jobs: Sequence[NewJob]) -> None:
         check_candidates(f"job of kind {job.kind!r}", job.candidates)
 
 
-_ON_DEADLINE = ("dead", "retry")
-
-
 def _check_policy(policy: JobPolicy) -> None:
     """Validate a policy: with no time no run could succeed, and a follow-up must be storable.
 
@@ -109,8 +107,8 @@ def _check_policy(policy: JobPolicy) -> None:
     # Compared here first: this runs for each job, and a call costs more.
     if policy.retry.jitter not in JITTERS:
         check_choice("the jitter", policy.retry.jitter, JITTERS)
-    if policy.on_deadline not in _ON_DEADLINE:
-        check_choice("on_deadline", policy.on_deadline, _ON_DEADLINE)
+    if policy.on_deadline not in ON_DEADLINE:
+        check_choice("on_deadline", policy.on_deadline, ON_DEADLINE)
     timeout_ms = policy.timeout_ms
     if policy.start_within_ms < 1 or (timeout_ms is not None and timeout_ms < 1):
         what = "start_within" if policy.start_within_ms < 1 else "timeout"

@@ -39,6 +39,10 @@ KEEP_MS = 7 * DAY_MS
 """How long a final job with the default policy is kept, and its key refers to it."""
 
 
+ON_DEADLINE = ("dead", "retry")
+"""What may happen to a hand-over that is not answered by its deadline."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FollowUp:
     """A job that is created in the same step in which another one becomes final.

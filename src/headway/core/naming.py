@@ -84,7 +84,7 @@ def check_choice(what: str, value: object, choices: Sequence[str]) -> None:
     """Validate a value that is one of a few.
 
     Raises:
-        InvalidValue: it is none of them.
+        InvalidValue: it is not one of them.
     """
     if value not in choices:
         message = f"{what} is {value!r:.40}"

@@ -15,6 +15,7 @@ from headway.core.job import (
     DEFAULT_PRIORITY,
     MAX_PRIORITY,
     MAX_SHARED_GATES,
+    ON_DEADLINE,
 )
 from headway.core.local_time import find_zone
 from headway.core.naming import ALWAYS_KNOWN, check_name, did_you_mean, placeholders, resolve
@@ -130,7 +131,7 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
     kind = check_name("kind", options.get("name", name))
     refuse_unknown(options, JobOptions, f"the kind {kind!r} has an unknown option", "options are")
     on_deadline = options.get("on_deadline", "dead")
-    if on_deadline not in ("dead", "retry"):
+    if on_deadline not in ON_DEADLINE:
         message = f"on_deadline of {kind!r} is {on_deadline!r}"
         raise InvalidValue(message, hint='use "dead" or "retry"')
     timeout, expires = options.get("timeout"), options.get("expires")

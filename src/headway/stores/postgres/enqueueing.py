@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from threading import Semaphore
 
 from headway.contract.store import Sent
@@ -109,39 +110,29 @@ class Enqueues:
     def _serve_together(
         self, calls: list[AnyCall], jobs: list[NewJob], done: Callable[[Done], None]
     ) -> None:
+        unknown: OutcomeUnknown | None = None
         if len(calls) > 1:
-            error = self._merge(calls, jobs, done)
-            if error is None:
-                return
-            if isinstance(error, StoreUnavailable):
+            try:
+                replies, wrote = self.enqueue(jobs)
+            except StoreUnavailable as error:
                 for call in calls:
                     call.error = error
                 return
-        else:
-            error = None
+            except OutcomeUnknown as error:
+                unknown = error
+            except Exception:  # noqa: BLE001  (one call was refused: each gets its own step)
+                unknown = None
+            else:
+                done(wrote)
+                _share_out(replies, calls)
+                return
         for place, call in enumerate(calls):
             serve_alone(call, done)
-            if isinstance(error, OutcomeUnknown) and isinstance(call.error, StoreUnavailable):
+            if unknown is not None and isinstance(call.error, StoreUnavailable):
                 # Nothing was written now, but all of them may have been before.
                 for one in calls[place:]:
-                    one.error = error
+                    one.error = unknown
                 return
-
-    def _merge(
-        self, calls: list[AnyCall], jobs: list[NewJob], done: Callable[[Done], None]
-    ) -> Exception | None:
-        """Serve calls in one step, and return its error if none of them has a reply."""
-        try:
-            replies, wrote = self.enqueue(jobs)
-        except Exception as error:  # noqa: BLE001  (one call may be at fault)
-            return error
-        done(wrote)
-        taken = 0
-        for call in calls:
-            size = len(call.jobs or ())
-            call.answer = replies[taken : taken + size]
-            taken += size
-        return None
 
     # Within a transaction of the caller
 
@@ -178,3 +169,10 @@ class Enqueues:
     def read_identity(self) -> tuple[None, Done]:
         """Read the store's identity."""
         return self._steps.run(Mode.INSERT, lambda _: None)
+
+
+def _share_out(replies: Replies, calls: Sequence[AnyCall]) -> None:
+    """Give each call the replies to its own jobs."""
+    left = iter(replies)
+    for call in calls:
+        call.answer = list(islice(left, len(call.jobs or ())))
