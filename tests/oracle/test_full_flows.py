@@ -1,16 +1,21 @@
-"""A flow that waits at a full gate is skipped with the same effect as checking all its gates."""
+"""Claims that skip flows at full gates, or leave flows unread, decide as if they examined all."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import headway as hw
 from headway.contract.outcomes import Succeeded
+from headway.core.flow import FlowView
 from headway.core.gates.spec import GateSpec, GateUse
+from headway.stores.ledger import lane_claim
 from headway.stores.ledger.gate_cache import GateCache
+from headway.stores.ledger.lane_claim import LaneClaim
+from headway.stores.ledger.start_writer import StartWriter
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from headway.testing.conformance.ordering import fair_lane
@@ -23,6 +28,7 @@ LINE = hw.Slots("line", 3)
 POOL = hw.Pool("pool", {"a": 2, "b": 1})
 RATE = hw.Rate("rate", 2, "10s")
 HOURS = hw.Hours("hours", "08:00-18:00")
+PHONE = hw.Slots("phone:{phone}", 1)
 GATES = (LINE, POOL, RATE, HOURS)
 TENANTS = ("acme", "beta", "core", "delta")
 CLOSED = ("line", "pool", "pool/a", "rate", "tenant:beta", "kind:dial")
@@ -33,22 +39,30 @@ def some_gates(drawn: random.Random) -> tuple[GateUse, ...]:
     return tuple(use_of(gate, 2 if gate is LINE and drawn.random() < 0.2 else 1) for gate in chosen)
 
 
-async def play(seed: int, moves: int) -> tuple[list[Any], Any]:
-    """Play a random history; return the replies of its claims, and the final store content."""
+async def play(seed: int, moves: int, most: int = 6, phones: int = 0) -> tuple[list[Any], Any]:
+    """Play a random history; return the replies of its claims, and the final store content.
+
+    Args:
+        most: maximum number of jobs that a claim requests.
+        phones: number of keyed gates of which half of the jobs need one.
+    """
     drawn, clock = random.Random(seed), FakeClock()
     rig = Rig(MemoryStore(clock=clock), clock)
-    await rig.declare(*GATES)
+    await rig.declare(*GATES, PHONE)
     worker = await fair_lane(rig, acme=3)
     running: list[Any] = []
     replies: list[Any] = []
-    for _ in range(moves):
-        move = drawn.random()
+    for turn in range(moves):
+        # With keyed gates, many flows wait from the start.
+        move = 0 if phones and turn < 50 else drawn.random()
         if move < 0.3:
             gates, tenant = some_gates(drawn), drawn.choice(TENANTS)
             kind = drawn.choice(("dial", "text"))
+            if phones and drawn.random() < 0.5:
+                gates = (*gates, use_of(PHONE, phone=str(drawn.randrange(phones))))
             await rig.add_many(drawn.randint(1, 4), tenant=tenant, kind=kind, gates=gates)
         elif move < 0.6:
-            n = drawn.randint(1, 6)
+            n = drawn.randint(1, most)
             reply = await worker.ask(n, free=drawn.randint(0, n))
             running += reply.jobs
             told = [(job.id, dict(job.members), job.candidate) for job in reply.jobs]
@@ -79,3 +93,31 @@ async def test_skipping_full_flows_makes_no_difference(
     expected, as_stored = await play(seed, 150)
     assert replies == expected
     assert compare(stored, as_stored) == []
+
+
+@pytest.mark.parametrize("seed", range(40 * DEPTH))
+async def test_leaving_flows_unread_makes_no_difference(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A full claim does not examine all flows, so it may miss that one of them is closed, and opens
+    # earlier: what follows from this may differ.
+    monkeypatch.setattr(StartWriter, "_blocked", lambda *_: 0)
+    monkeypatch.setattr(lane_claim, "MANY_FLOWS", 1)
+    unread: list[bool] = []
+    leave = LaneClaim._leave_unread
+
+    def watched(claim: LaneClaim, views: Sequence[FlowView], n: int, free: int, least: int) -> None:
+        leave(claim, views, n, free, least)
+        unread.extend(view.unread for view in views)
+
+    monkeypatch.setattr(LaneClaim, "_leave_unread", watched)
+    replies, stored = await play(seed, 180, most=2, phones=3)
+    assert any(unread)
+    monkeypatch.setattr(LaneClaim, "_leave_unread", lambda *_: None)
+    expected, as_stored = await play(seed, 180, most=2, phones=3)
+    assert [_unless_again(*one) for one in replies] == [_unless_again(*one) for one in expected]
+    assert compare(stored, as_stored) == []
+
+
+def _unless_again(jobs: Any, next_at: int | None, again: bool) -> Any:
+    return jobs, None if again else next_at, again

@@ -12,7 +12,7 @@ import pytest_asyncio
 from psycopg import sql
 
 from headway.contract.claims import Claimed, ClaimReply, ClaimRequest, SweepReply
-from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest, OpenGate
+from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest, OpenGate, SetGate
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.outcomes import Died, Failed, KnownAs, Returned, Succeeded, Verdict
 from headway.contract.signals import Signal as Event
@@ -430,8 +430,7 @@ async def test_page_of_flows_is_read_together(here: Site, n: int) -> None:
     async def work(query: FlowsQuery) -> None:
         pages.append(await here.store.read(query))
 
-    # The heads of 32 flows are read at once.
-    assert await trips(lambda: work(FlowsQuery(lane=LANE, first=5))) <= 6 + n // 32
+    assert await trips(lambda: work(FlowsQuery(lane=LANE, first=5))) <= 6
     assert await trips(lambda: work(FlowsQuery(gate=use.name, first=5))) <= 6
     assert [len(page.rows) for page in pages] == [n, n]
 
@@ -606,6 +605,26 @@ async def test_claim_shares_no_step_that_changes_what_it_has_read(here: Site) ->
         await here.worker.settle(handed(jobs[2]), *map(handed, reply.jobs))
     # The settlements alone take five trips, and a claim two.
     assert took[-1] <= 7
+
+
+@pytest.mark.parametrize("flows", [20, 250])
+async def test_claim_of_one_permit_among_many_flows(here: Site, flows: int) -> None:
+    await here.add([here.new(here.use(LINES), tenant=f"t{n % flows}") for n in range(4 * flows)])
+    one_line = SetGate(name=LINES.name, capacity=1)
+    await here.store.define(DefineRequest(items=(one_line,), author="test"))
+    took: list[int] = []
+    for _ in range(4):
+        jobs: list[Any] = []
+
+        async def claim(jobs: list[Any] = jobs) -> None:
+            jobs += (await here.worker.ask(10, LANE)).jobs
+
+        took.append(await trips(claim))
+        (one,) = jobs
+        await here.worker.settle(Succeeded(one.id, one.run))
+    # The first claim does not know which heads it will need, and reads them together.
+    assert took[0] <= 6
+    assert took[-1] <= 2
 
 
 async def test_claim_after_a_small_one_reads_few_heads_of_many_flows(here: Site) -> None:

@@ -74,8 +74,8 @@ class Decision:
     Attributes:
         starts: jobs to start, in order.
         parks: jobs to park, in the order in which they were examined.
-        again: heads ran out, or a job with a ticket was parked and others must be fed, before the
-            claim was full: load and decide again.
+        again: before the claim was full, heads ran out, an unread flow came next, or a job with a
+            ticket was parked and others must be fed: load and decide again.
         closed: flows stopped by a shared gate, with the order of the head that did not fit.
         reserved: gates reserved for a head of this round, by name.
     """
@@ -188,7 +188,7 @@ class _Round:
 
     def run(self, flows: Sequence[FlowView]) -> Decision:
         queue = [
-            (rank(view, 0, self.fairness), place, 0)
+            (rank(view.heads[0].order, view.tenant, self.fairness), place, 0)
             for place, view in enumerate(flows)
             if view.heads
         ]
@@ -197,14 +197,16 @@ class _Round:
         while queue and len(decision.starts) < self.n and not decision.again:
             queued, place, index = heapq.heappop(queue)
             view = flows[place]
-            current = rank(view, index, self.fairness)
+            current = rank(view.heads[index].order, view.tenant, self.fairness)
             if current != queued:
                 # In a fair lane, starts of the same tenant have moved it back since it was queued.
                 heapq.heappush(queue, (current, place, index))
             elif not self.start_or_park(view, view.heads[index]):
                 self.stop(view)
             elif index + 1 < len(view.heads):
-                heapq.heappush(queue, (rank(view, index + 1, self.fairness), place, index + 1))
+                following = view.heads[index + 1]
+                queued = rank(following.order, view.tenant, self.fairness)
+                heapq.heappush(queue, (queued, place, index + 1))
             elif not view.more:
                 self.stop(view)
             elif len(decision.starts) < self.n:
@@ -226,7 +228,8 @@ class _Round:
     def start_or_park(self, view: FlowView, head: Head) -> bool:
         """Start or park a head; return False if its flow must stop.
 
-        A flow stops if a shared gate has too few permits, or if no handler is free.
+        A flow stops if a shared gate has too few permits, or if no handler is free. If only the
+        order of a head is known, nothing else happens.
         """
         order = head.order
         short = [(one, amount) for one, amount in view.shared if not one.fits(amount, order)]
@@ -237,6 +240,8 @@ class _Round:
         gated = view.gated or bool(head.keyed)
         if gated and self.free <= 0:
             return False
+        if view.unread:
+            return True
         blocked: GateUse | None = None
         never_passes = True
         for candidate in head.candidates or ("",):
@@ -291,10 +296,9 @@ class _Round:
         self.decision.starts.append(Start(head, view.flow, members, candidate, gated))
 
 
-def rank(view: FlowView, index: int, fairness: Fairness | None) -> tuple[int, int, int, int, int]:
-    """Return the sort key of a flow's head among the heads of a lane; the lowest goes first."""
-    order = view.heads[index].order
-    level, own = fairness.rank(view.tenant) if fairness else (0, 0)
+def rank(order: Order, tenant: str, fairness: Fairness | None) -> tuple[int, int, int, int, int]:
+    """Return the sort key of a head among the heads of a lane; the lowest goes first."""
+    level, own = fairness.rank(tenant) if fairness else (0, 0)
     return (order.priority, level, own, order.due_at, order.seq)
 
 

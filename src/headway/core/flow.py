@@ -50,11 +50,13 @@ class FlowView:
         gated: whether its jobs hold a permit or count as a start, and so must not be prefetched.
         heads: its first waiting jobs, in order.
         more: whether it has further waiting jobs.
+        unread: whether only the order of its first waiting job is known.
     """
 
     flow: int
     tenant: str
     shared: Sequence[tuple[GateView, int]]
     gated: bool
-    heads: Sequence[Head]
-    more: bool
+    heads: Sequence[Head] = ()
+    more: bool = False
+    unread: bool = False

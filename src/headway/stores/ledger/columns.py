@@ -152,6 +152,11 @@ def read_heads(rows: Iterable[tuple[Any, ...]]) -> list[Head]:
     ]
 
 
+def order_of(row: tuple[Any, ...]) -> Order:
+    """Return the order of a head in a row selected by `HEAD`."""
+    return _new(Order, row[:3])
+
+
 def _read_head(row: tuple[Any, ...]) -> Head:
     cascade = decode_cascade(row[5])
     return Head(

@@ -40,6 +40,7 @@ CANDIDATES, MORE_CANDIDATES = 500, 4
 """How many candidates are read when one is busy, and the factor by which this grows each time."""
 MOST_CLOSED_PERIODS = 100_000
 """Most flows whose closed periods a process remembers: over years there may be millions."""
+_NO_HEAD = Head(Order(0, 0, 0), "", (), None, (), 0, 0, "", None, b"", 0, 0)
 
 
 def with_seen(request: ClaimRequest, reply: ClaimReply, seen: int) -> ClaimReply:
@@ -190,8 +191,29 @@ class LaneClaim:
         # rounds must not grow with the number of parked jobs.
         deep = min(GROWTH * self.parked_last, PARKS - self.parked) // len(flows)
         least, most = max(least, deep), max(most, deep)
-        views: list[FlowView] = []
+        views = self._open_flows(flows, free)
+        if len(views) > MANY_FLOWS:
+            self._leave_unread(views, n, free, least)
+        for view in views:
+            if view.unread:
+                continue
+            closed = view.shared and any(not gate.fits(amount) for gate, amount in view.shared)
+            limit = 1 if closed else _heads_for(view.shared, least, most)
+            view.heads = self.ledger.jobs.heads(view.flow, limit)
+            view.more = len(view.heads) == limit
+            if not view.heads:
+                self.stopped.add(view.flow)
+                if self.fairness:
+                    self.fairness.stop(view.flow)
+        if self.expiring:
+            self._stop_at_expired(views)
+        self._prefetch_keyed(views)
+        return views
+
+    def _open_flows(self, flows: Sequence[int], free: int) -> list[FlowView]:
+        """Return the flows that their shared gates let start, or that may reserve permits."""
         known: dict[str, int] = {}
+        views: list[FlowView] = []
         for flow in flows:
             key = self.ledger.jobs.flow(flow)
             if key.shared and self._skip_if_full(flow, key, known):
@@ -200,33 +222,37 @@ class LaneClaim:
             closed = [(view, amount) for view, amount in shared if not view.fits(amount)]
             if closed and self._skip_if_shut(flow, key, closed):
                 continue
-            limit = 1 if closed else _heads_for(shared, least, most)
-            heads = self.ledger.jobs.heads(flow, limit)
-            if not heads:
-                self.stopped.add(flow)
-                if self.fairness:
-                    self.fairness.stop(flow)
-                continue
-            tenant = key.tenant
             if self.fairness and gated and free <= 0:
-                self.fairness.held.add(tenant)
+                self.fairness.held.add(key.tenant)
             elif self.fairness and self.rounds == 1 and not closed:
-                self.fairness.ready[flow] = tenant
-            more = len(heads) == limit
-            views.append(
-                FlowView(
-                    flow=flow, tenant=tenant, shared=shared, gated=gated, heads=heads, more=more
-                )
-            )
-        if self.expiring:
-            self._stop_at_expired(views)
-        self._prefetch_keyed(views)
+                self.fairness.ready[flow] = key.tenant
+            views.append(FlowView(flow=flow, tenant=key.tenant, shared=shared, gated=gated))
         return views
+
+    def _leave_unread(self, views: Sequence[FlowView], n: int, free: int, least: int) -> None:
+        """If few jobs of many flows can start, leave those flows unread whose heads come last."""
+        read = max(MANY_FLOWS, 2 * _most_starts(views, n, free)) << 2 * (self.rounds - 1)
+        if len(views) <= 2 * read:
+            return
+        orders = self.ledger.jobs.first_orders([view.flow for view in views], least)
+        ranked = [
+            (rank(orders[view.flow], view.tenant, self.fairness), place)
+            for place, view in enumerate(views)
+            if view.flow in orders
+        ]
+        for _, place in sorted(ranked)[read:]:
+            view = views[place]
+            if any(amount > 1 for _, amount in view.shared):
+                # It would reserve permits that it lacks, for which it must be known.
+                continue
+            view.heads = (_NO_HEAD._replace(order=orders[view.flow]),)
+            view.more = view.unread = True
 
     def _stop_at_expired(self, views: list[FlowView]) -> None:
         """Remove from each flow's heads the first that has expired, and those behind it."""
-        rows = self.ledger.jobs.load(head.id for view in views for head in view.heads)
-        for view in views:
+        read = [view for view in views if not view.unread]
+        rows = self.ledger.jobs.load(head.id for view in read for head in view.heads)
+        for view in read:
             fresh = [*takewhile(lambda head: not self._has_expired(rows[head.id]), view.heads)]
             if len(fresh) < len(view.heads):
                 view.heads, view.more = fresh, False
@@ -292,9 +318,8 @@ class LaneClaim:
         most = None
         if self.rounds == 1 and len(views) > MANY_FLOWS:
             # Usually few can start: read what the first heads need, and more if these are parked.
-            views = sorted(
-                (view for view in views if view.heads), key=lambda one: rank(one, 0, self.fairness)
-            )
+            views = [view for view in views if view.heads and not view.unread]
+            views.sort(key=lambda one: rank(one.heads[0].order, one.tenant, self.fairness))
             most = max(LEAST_KEYED, 2 * self.request.n)
         keyed = [(head, view.flow) for view in views for head in view.heads if head.keyed]
         if not keyed:
@@ -463,6 +488,24 @@ def _heads_for(shared: Sequence[tuple[GateView, int]], least: int, most: int) ->
     # The gates' room limits the starts; one more head shows whether others wait.
     room = min([_room(view, amount) for view, amount in shared], default=most)
     return min(most, max(least, room + 1))
+
+
+def _most_starts(views: Sequence[FlowView], n: int, free: int) -> int:
+    """Return how many jobs of these flows can start at most, by the room of their shared gates."""
+    rooms: dict[tuple[str, int], int] = {}
+    least: dict[tuple[str, int], int] = {}
+    for view in views:
+        if not view.gated:
+            return n
+        narrowest, room = ("", 0), n
+        for gate, amount in view.shared:
+            use = (gate.name, amount)
+            if use not in rooms:
+                rooms[use] = _room(gate, amount)
+            if rooms[use] < room:
+                narrowest, room = use, rooms[use]
+        least[narrowest] = room
+    return min(n, free, sum(least.values()))
 
 
 def _room(view: GateView, amount: int) -> int:

@@ -90,6 +90,14 @@ class JobTable(Protocol):
         """Return the first waiting jobs of a flow, in order."""
         ...
 
+    def first_orders(self, flows: Sequence[int], limit: int) -> Mapping[int, Order]:
+        """Return the order of the first waiting job of each flow that has any.
+
+        Args:
+            limit: how many heads of some of these flows will be read next.
+        """
+        ...
+
     def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
         """Start waiting jobs that take no permits; add 1 to their `run` and `attempt`."""
         ...

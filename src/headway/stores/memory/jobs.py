@@ -138,6 +138,10 @@ class MemoryJobs:
         orders = islice(self._index.bucket("waiting", flow), limit)
         return [self._head(self._rows[order.seq]) for order in orders]
 
+    def first_orders(self, flows: Sequence[int], limit: int) -> dict[int, Order]:  # noqa: ARG002  (for stores that read in sets)
+        orders = {flow: next(iter(self._index.bucket("waiting", flow)), None) for flow in flows}
+        return {flow: order for flow, order in orders.items() if order is not None}
+
     def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
         for seq in seqs:
             row = self._rows[seq].clone()

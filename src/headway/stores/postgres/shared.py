@@ -26,7 +26,7 @@ from headway.stores.postgres.timing import StoreTime
 
 MOST_KINDS = 256
 """Maximum number of kinds of steps whose reads are remembered; the least recent are dropped."""
-MOST_FLOWS = 32
+MOST_FLOWS = 256
 """Maximum number of flows whose heads are prefetched."""
 MOST_ONCE, MOST_AGAIN = 64, 2_048
 """Maximum number of names that are prefetched after one step has read them, and after two have."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.core.flow import Head, Order
 from headway.core.state import QUEUED, State
-from headway.stores.ledger.columns import STATES, read_heads, read_job
+from headway.stores.ledger.columns import STATES, order_of, read_heads, read_job
 from headway.stores.ledger.insert import FIRST_PART
 from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_some
 from headway.stores.ledger.rows import (
@@ -30,7 +30,7 @@ from headway.stores.postgres.tables.records import storable
 from headway.stores.sql.jobs import NEW, SAVED, SqlJobs, new_columns, saved_values
 from headway.stores.sql.statement import Row, Rows, Select
 
-TOGETHER = 32
+TOGETHER = 256
 """Number of flows whose heads are read together."""
 _LISTS = {"uuid": Ids, "bigint": Numbers, "boolean": Flags, "text": Texts, "bytea": Blobs}
 _decode_run = decoder(RunRow)
@@ -190,13 +190,20 @@ class PostgresJobs(SqlJobs[Session]):
         return session.cache.found
 
     def heads(self, flow: int, limit: int) -> list[Head]:
+        return read_heads(self._head_rows(flow, limit)[:limit])
+
+    def first_orders(self, flows: Sequence[int], limit: int) -> dict[int, Order]:
+        found = {flow: self._head_rows(flow, limit) for flow in flows}
+        return {flow: order_of(rows[0]) for flow, rows in found.items() if rows}
+
+    def _head_rows(self, flow: int, limit: int) -> Rows:
         session = self._session
         session.cache.wanted[flow] = max(limit, session.cache.wanted.get(flow, 0))
         known = session.cache.heads.get(flow)
         if known is None or (known[0] < limit and len(known[1]) >= known[0]):
             self._read_heads(flow, limit)
             known = session.cache.heads[flow]
-        return read_heads(known[1][:limit])
+        return known[1]
 
     def _read_heads(self, flow: int, limit: int) -> None:
         """Read the heads of a flow, and of the flows that will be read next."""

@@ -58,6 +58,13 @@ HEADS = (
     f"SELECT {HEAD} FROM job INDEXED BY job_waiting"  # noqa: S608  (names only)
     " WHERE state = 1 AND lane = ? AND flow = ? ORDER BY priority, due_at, seq LIMIT ?"
 )
+FIRST_ORDERS = (
+    "SELECT job.flow, job.priority, job.due_at, job.seq FROM carray(?2) AS wanted"
+    " CROSS JOIN job ON job.seq = ("
+    "SELECT seq FROM job INDEXED BY job_waiting"
+    " WHERE state = 1 AND lane = ?1 AND flow = wanted.value"
+    " ORDER BY priority, due_at, seq LIMIT 1)"
+)
 START_PLAIN = (
     "UPDATE job SET state = 3, run = run + 1, attempt = attempt + 1, worker = ?2, request = ?3,"
     " claimed_at = ?4 WHERE seq IN carray(?1)"

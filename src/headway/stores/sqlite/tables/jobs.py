@@ -127,6 +127,11 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
         lane = self._session.lanes.find(self._session.flows.value(flow).lane)
         return read_heads(self._db.execute(sql.HEADS, (lane, flow, limit)).fetchall())
 
+    def first_orders(self, flows: Sequence[int], limit: int) -> dict[int, Order]:  # noqa: ARG002  (for stores that read in sets)
+        lane = self._session.lanes.find(self._session.flows.value(flows[0]).lane)
+        found = self._db.execute(sql.FIRST_ORDERS, (lane, number_list(flows))).fetchall()
+        return {flow: Order(*order) for flow, *order in found}
+
     def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
         who = self._session.words.number(worker)
         now = self._session.now

@@ -151,7 +151,7 @@ function Claiming.run(self, flows)
   for at, view in ipairs(flows) do
     local place = at - 1
     if #view.heads > 0 then
-      queue[#queue + 1] = { Claiming.rank(view, 0, self.fairness), place, 0 }
+      queue[#queue + 1] = { Claiming.rank(view.heads[1].order, view.tenant, self.fairness), place, 0 }
     end
   end
   Python.heapify(queue)
@@ -160,14 +160,16 @@ function Claiming.run(self, flows)
     local found = Python.heappop(queue)
     local queued, place, index = found[1], found[2], found[3]
     local view = flows[place + 1]
-    local current = Claiming.rank(view, index, self.fairness)
+    local current = Claiming.rank(view.heads[index + 1].order, view.tenant, self.fairness)
     if not Python.alike(current, queued) then
       -- In a fair lane, starts of the same tenant have moved it back since it was queued.
       Python.heappush(queue, { current, place, index })
     elseif not Claiming.start_or_park(self, view, view.heads[index + 1]) then
       Claiming.stop(self, view)
     elseif index + 1 < #view.heads then
-      Python.heappush(queue, { Claiming.rank(view, index + 1, self.fairness), place, index + 1 })
+      local following = view.heads[index + 1 + 1]
+      queued = Claiming.rank(following.order, view.tenant, self.fairness)
+      Python.heappush(queue, { queued, place, index + 1 })
     elseif not view.more then
       Claiming.stop(self, view)
     elseif #decision.starts < self.n then
@@ -206,7 +208,8 @@ end
 
 -- Start or park a head; return False if its flow must stop.
 --
--- A flow stops if a shared gate has too few permits, or if no handler is free.
+-- A flow stops if a shared gate has too few permits, or if no handler is free. If only the
+-- order of a head is known, nothing else happens.
 function Claiming.start_or_park(self, view, head)
   local order = head.order
   local short = {}
@@ -224,6 +227,9 @@ function Claiming.start_or_park(self, view, head)
   local gated = view.gated or #head.keyed > 0
   if gated and self.free <= 0 then
     return false
+  end
+  if view.unread then
+    return true
   end
   local blocked
   local never_passes = true
@@ -303,10 +309,9 @@ function Claiming.start(self, view, head, uses, candidate, gated)
   })
 end
 
--- Return the sort key of a flow's head among the heads of a lane; the lowest goes first.
-function Claiming.rank(view, index, fairness)
-  local order = view.heads[index + 1].order
-  local found = fairness and Fairness.rank(fairness, view.tenant) or { 0, 0 }
+-- Return the sort key of a head among the heads of a lane; the lowest goes first.
+function Claiming.rank(order, tenant, fairness)
+  local found = fairness and Fairness.rank(fairness, tenant) or { 0, 0 }
   local level, own = found[1], found[2]
   return { order.priority, level, own, order.due_at, order.seq }
 end
