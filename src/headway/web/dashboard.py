@@ -474,16 +474,15 @@ async def _form(request: Request) -> dict[str, str]:
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body() if kind == "application/x-www-form-urlencoded" else b""
-    if not body or len(body) > MOST_FORM:
+    pairs: list[tuple[str, str]] | None = None
+    if 0 < len(body) <= MOST_FORM:
+        with suppress(ValueError):
+            pairs = parse_qsl(
+                body.decode(), keep_blank_values=True, max_num_fields=100, errors="strict"
+            )
+    if pairs is None:
         message = "this is not a form of this dashboard"
         raise InvalidValue(message, hint="go back, and reload the page")
-    try:
-        pairs = parse_qsl(
-            body.decode(), keep_blank_values=True, max_num_fields=100, errors="strict"
-        )
-    except ValueError:
-        message = "this is not a form of this dashboard"
-        raise InvalidValue(message, hint="go back, and reload the page") from None
     return _checked({name: value.replace("\r\n", "\n") for name, value in pairs})
 
 

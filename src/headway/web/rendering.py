@@ -191,20 +191,14 @@ def environment(package: str) -> Environment:
         lstrip_blocks=True,
     )
     filters = cast("dict[str, object]", made.filters)
-    filters |= {"when": when, "age": age, "left": left, "span": span, "number": number}
-    filters |= {
-        "short": short,
-        "url": partial(quote, safe=""),
-        "name": name,
-        "counted": counted,
-        "whole": whole,
-    }
-    filters |= {"sentence": sentence, "said": said, "url": partial(quote, safe="")}
+    of_time, of_text = (when, age, left, span), (short, name, whole, sentence, said)
+    filters |= {one.__name__: one for one in (*of_time, *of_text, number, counted)}
+    filters["url"] = partial(quote, safe="")
     tests = cast("dict[str, object]", made.tests)
     tests["template"] = is_template
     known = cast("dict[str, object]", made.globals)
-    known |= {"static_url": static_url, "base": BASE, "link": link, "fire": fire, "MAX_AT": MAX_AT}
-    known |= {one.__name__: one for one in (meter, shares, bars, line)}
+    known |= {one.__name__: one for one in (meter, shares, bars, line, static_url, link, fire)}
+    known |= {"base": BASE, "MAX_AT": MAX_AT}
     known["ui"] = made.get_template("parts.html").module
     return made
 

@@ -137,11 +137,21 @@ class _CauseGroup:
         if at is not None and (self.oldest_at is None or at < self.oldest_at):
             self.oldest_at = at
 
+    def total(self) -> Cause:
+        return replace(
+            self.cause,
+            count=max(1, round(self.count)),
+            about=self.about,
+            lanes=tuple(sorted(self.lanes)),
+            keys=len(self.keys),
+            oldest_at=self.oldest_at,
+        )
+
 
 async def find_stuck(store: Store, seen: Overview) -> Stuck:
     """Return the causes of all held-up jobs."""
     held = sorted((one for one in seen.lanes if held_up_in(one)), key=held_up_in, reverse=True)
-    groups: dict[tuple[str, str], _CauseGroup] = {}
+    causes = _Causes(store, seen.stats.now)
     (everything,) = (await store.read(GatesQuery(names=("all",)))).rows
     parked, templates = Flows(), dict[str, str | None]()
     if any(lane.counts.get(State.PARKED) for lane in held[:LANES]):
@@ -152,24 +162,23 @@ async def find_stuck(store: Store, seen: Overview) -> Stuck:
     for lane in held[:LANES]:
         if everything.closed_until is not None:
             closed = Cause(kind="closed", gate=everything)
-            _add(groups, ("closed", "all"), closed, lane, held_up_in(lane))
+            causes.add(("closed", "all"), closed, lane, held_up_in(lane))
             continue
         if lane.paused:
             gates = GatesQuery(names=(f"lane:{lane.name}",))
             (gate,) = (await store.read(gates)).rows
             paused = Cause(kind="paused", lane=lane.name, gate=gate)
-            _add(groups, ("paused", lane.name), paused, lane, held_up_in(lane))
+            causes.add(("paused", lane.name), paused, lane, held_up_in(lane))
             continue
         batches = [
             _Batch((templates[gate], one.unfit), one.count, one.first[0], gate)
             for one in parked.rows
             if one.lane == lane.name and one.first and (gate := one.parked_at)
         ]
-        await _waiting(store, lane, seen.stats.now, groups)
-        await _parked(store, lane, batches, seen.stats.now, groups, more=parked.more)
-    causes = sorted((_cause(one) for one in groups.values()), key=lambda one: -one.count)
+        await causes.add_waiting(lane)
+        await causes.add_parked(lane, batches, more=parked.more)
     return Stuck(
-        causes=tuple(causes),
+        causes=causes.largest_first(),
         waiting=sum(map(held_up_in, seen.lanes)),
         more_lanes=max(0, len(held) - LANES),
     )
@@ -177,57 +186,111 @@ async def find_stuck(store: Store, seen: Overview) -> Stuck:
 
 async def stuck_among(store: Store, jobs: Sequence[JobView], now: int) -> Stuck:
     """Return the causes of the given jobs, for a caller that sees only its own."""
-    groups: dict[tuple[str, str], _CauseGroup] = {}
-    await _add_causes(store, _batches(jobs), len(jobs), now, groups)
-    causes = sorted((_cause(one) for one in groups.values()), key=lambda one: -one.count)
-    return Stuck(causes=tuple(causes), waiting=len(jobs), more_lanes=0)
+    causes = _Causes(store, now)
+    await causes.add_batches(_batches(jobs), len(jobs))
+    return Stuck(causes=causes.largest_first(), waiting=len(jobs), more_lanes=0)
+
+
+class _Causes:
+    """Held-up jobs, grouped by cause."""
+
+    def __init__(self, store: Store, now: int) -> None:
+        self._store = store
+        self._now = now
+        self._groups: dict[tuple[str, str], _CauseGroup] = {}
+
+    def largest_first(self) -> tuple[Cause, ...]:
+        causes = (group.total() for group in self._groups.values())
+        return tuple(sorted(causes, key=lambda one: -one.count))
+
+    def add(
+        self, key: tuple[str, str], cause: Cause, lane: LaneView | None, count: float
+    ) -> _CauseGroup:
+        group = self._groups.setdefault(key, _CauseGroup(cause))
+        group.lanes.add(cause.lane if lane is None else lane.name)
+        group.count += count
+        if lane is not None and cause.kind in {"closed", "paused", "unknown"}:
+            group.note_due(lane.oldest_due_at)
+        return group
+
+    async def add_waiting(self, lane: LaneView) -> None:
+        """Add the waiting jobs of a lane."""
+        if count := lane.counts.get(State.WAITING, 0):
+            flows = await waiting_flows(self._store, (lane.name,))
+            batches = [
+                _Batch(tuple(gate.name for gate in one.shared), one.count, one.first[0])
+                for one in flows.rows
+                if one.first
+            ]
+            await self.add_batches(batches, count, lane=lane, more=flows.more)
+
+    async def add_parked(self, lane: LaneView, batches: list[_Batch], *, more: bool) -> None:
+        """Add the parked jobs of a lane.
+
+        Args:
+            batches: The batches of the lane that were found.
+            more: Whether there may be others.
+        """
+        count = lane.counts.get(State.PARKED, 0)
+        if not count:
+            return
+        if not batches and more:
+            # Their gates are beyond those that were read.
+            query = JobsQuery(lane=lane.name, states=(State.PARKED,), limit=PARKED)
+            batches = _batches(await oldest_or_newest_jobs(self._store, query))
+        await self.add_batches(batches, count, lane=lane, more=more)
+        if not batches and more:
+            unknown = Cause(kind="unknown", lane=lane.name)
+            self.add(("unknown", lane.name), unknown, lane, count)
+
+    async def add_batches(
+        self,
+        batches: Sequence[_Batch],
+        count: float,
+        *,
+        lane: LaneView | None = None,
+        more: bool = False,
+    ) -> None:
+        """Add jobs: each batch to the cause of its first job.
+
+        Args:
+            batches: All batches with the jobs, or some of them.
+            lane: The jobs' lane, if they are all in one.
+            more: Whether there may be jobs in other batches.
+        """
+        asked = _batches_to_read(batches)
+        found = await self._read(asked[:ALIKE])
+        keys = {one and one.key for one in found}
+        if len(keys) > 1 or None in keys or len({one.alike for one in batches}) > 1:
+            found += await self._read(asked[ALIKE:])
+        asked = asked[: len(found)]
+        met: dict[tuple[str, str], _CauseGroup] = {}
+        for one, part, why in zip(asked, _divide(count, batches, asked), found, strict=True):
+            if why is None:
+                continue
+            group = met[why.key] = self.add(why.key, why.cause, lane, part)
+            if why.is_keyed:
+                alike = (other for other in batches if other.alike == one.alike)
+                group.keys.update(other.parked_at for other in alike if other.parked_at)
+            group.note_due(why.due_at)
+        cut = len(met) > 1 and any(one.cut for one in batches)
+        for group in met.values():
+            # If all jobs that were read have the same cause, its count is the lane's.
+            group.about |= more or len(batches) > len(asked) or cut
+
+    async def _read(self, batches: Sequence[_Batch]) -> list[_Why | None]:
+        """Return why the first job of each batch does not run; None if it is not held up."""
+        ids = tuple(one.first for one in batches)
+        if not ids:
+            return []
+        jobs = {one.id: one for one in (await self._store.read(JobsQuery(ids=ids))).rows}
+        whys = [await self._store.read(WhyQuery(id=one)) for one in ids]
+        return [_why(jobs.get(one), why, self._now) for one, why in zip(ids, whys, strict=True)]
 
 
 def held_up_in(lane: LaneView) -> int:
     """Return the number of jobs of a lane that are due and have not started."""
     return lane.counts.get(State.WAITING, 0) + lane.counts.get(State.PARKED, 0)
-
-
-async def _waiting(
-    store: Store, lane: LaneView, now: int, groups: dict[tuple[str, str], _CauseGroup]
-) -> None:
-    """Add the waiting jobs of a lane to the groups of their causes."""
-    if count := lane.counts.get(State.WAITING, 0):
-        flows = await waiting_flows(store, (lane.name,))
-        batches = [
-            _Batch(tuple(gate.name for gate in one.shared), one.count, one.first[0])
-            for one in flows.rows
-            if one.first
-        ]
-        await _add_causes(store, batches, count, now, groups, lane=lane, more=flows.more)
-
-
-async def _parked(
-    store: Store,
-    lane: LaneView,
-    batches: list[_Batch],
-    now: int,
-    groups: dict[tuple[str, str], _CauseGroup],
-    *,
-    more: bool,
-) -> None:
-    """Add the parked jobs of a lane to the groups of their causes.
-
-    Args:
-        batches: The batches of the lane that were found.
-        more: Whether there may be others.
-    """
-    count = lane.counts.get(State.PARKED, 0)
-    if not count:
-        return
-    if not batches and more:
-        # Their gates are beyond those that were read.
-        query = JobsQuery(lane=lane.name, states=(State.PARKED,), limit=PARKED)
-        batches = _batches(await oldest_or_newest_jobs(store, query))
-    await _add_causes(store, batches, count, now, groups, lane=lane, more=more)
-    if not batches and more:
-        unknown = Cause(kind="unknown", lane=lane.name)
-        _add(groups, ("unknown", lane.name), unknown, lane, count)
 
 
 def _batches(jobs: Iterable[JobView]) -> list[_Batch]:
@@ -242,47 +305,6 @@ def _batches(jobs: Iterable[JobView]) -> list[_Batch]:
     ]
 
 
-async def _add_causes(  # noqa: PLR0913  (the parts of one step)
-    store: Store,
-    batches: Sequence[_Batch],
-    count: float,
-    now: int,
-    groups: dict[tuple[str, str], _CauseGroup],
-    *,
-    lane: LaneView | None = None,
-    more: bool = False,
-) -> None:
-    """Add jobs to the groups of their causes: each batch to the cause of its first job.
-
-    Args:
-        batches: All batches with the jobs, or some of them.
-        groups: Updated in place.
-        lane: The jobs' lane, if they are all in one.
-        more: Whether there may be jobs in other batches.
-    """
-    asked = _batches_to_read(batches)
-    found = await _causes(store, asked[:ALIKE], now)
-    keys = {one and one.key for one in found}
-    if len(keys) > 1 or None in keys or len({one.alike for one in batches}) > 1:
-        found += await _causes(store, asked[ALIKE:], now)
-    asked = asked[: len(found)]
-    met: dict[tuple[str, str], _CauseGroup] = {}
-    for one, part, why in zip(asked, _divide(count, batches, asked), found, strict=True):
-        if why is None:
-            continue
-        group = met[why.key] = _add(groups, why.key, why.cause, lane, part, of=why.cause.lane)
-        if why.is_keyed:
-            group.keys |= {
-                other.parked_at for other in batches if other.parked_at and other.alike == one.alike
-            }
-        group.note_due(why.due_at)
-    for group in met.values():
-        # If all jobs that were read have the same cause, its count is the lane's.
-        group.about |= (
-            more or len(batches) > len(asked) or (len(met) > 1 and any(one.cut for one in batches))
-        )
-
-
 def _divide(count: float, batches: Sequence[_Batch], asked: Sequence[_Batch]) -> list[float]:
     """Divide a number of jobs among the batches that were read, which stand for those alike."""
     totals, asked_totals = Counter[object](), Counter[object]()
@@ -294,16 +316,6 @@ def _divide(count: float, batches: Sequence[_Batch], asked: Sequence[_Batch]) ->
     return [
         count * one.count * totals[one.alike] / asked_totals[one.alike] / whole for one in asked
     ]
-
-
-async def _causes(store: Store, batches: Sequence[_Batch], now: int) -> list[_Why | None]:
-    """Return why the first job of each batch does not run; None if it is not held up."""
-    ids = tuple(one.first for one in batches)
-    if not ids:
-        return []
-    jobs = {one.id: one for one in (await store.read(JobsQuery(ids=ids))).rows}
-    whys = [await store.read(WhyQuery(id=one)) for one in ids]
-    return [_why(jobs.get(one), why, now) for one, why in zip(ids, whys, strict=True)]
 
 
 def _why(job: JobView | None, why: WhyView | None, now: int) -> _Why | None:
@@ -342,34 +354,6 @@ def _kind(
         gate = max(shut, key=lambda one: one.opens_at if one.opens_at is not None else 1 << 62)
         return ("full" if gate.traits.counts else "hours"), gate
     return ("busy" if workers else "no_worker"), None
-
-
-def _add(
-    groups: dict[tuple[str, str], _CauseGroup],
-    key: tuple[str, str],
-    cause: Cause,
-    lane: LaneView | None,
-    count: float,
-    *,
-    of: str = "",
-) -> _CauseGroup:
-    group = groups.setdefault(key, _CauseGroup(cause))
-    group.lanes.add(lane.name if lane is not None else of)
-    group.count += count
-    if lane is not None and cause.kind in {"closed", "paused", "unknown"}:
-        group.note_due(lane.oldest_due_at)
-    return group
-
-
-def _cause(group: _CauseGroup) -> Cause:
-    return replace(
-        group.cause,
-        count=max(1, round(group.count)),
-        about=group.about,
-        lanes=tuple(sorted(group.lanes)),
-        keys=len(group.keys),
-        oldest_at=group.oldest_at,
-    )
 
 
 def by_lane(counts: Iterable[Mapping[str, int]]) -> Counter[str]:
