@@ -6,7 +6,7 @@ This exposes a store that mixes up two fields, or compares the wrong one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 from headway.core.gates.spec import GateNeed, GateSpec, GateUse, Hold
 from headway.core.job import JobPolicy, NewJob, derived_id
@@ -27,7 +27,19 @@ POLICY = JobPolicy(
 """A policy whose numbers all differ from the defaults."""
 
 
-Gate = GateSpec | GateNeed | GateUse
+class Keyed(NamedTuple):
+    """A use of a gate with placeholders in its name, together with its declaration."""
+
+    spec: GateSpec
+    use: GateUse
+
+    @property
+    def name(self) -> str:
+        """The resolved name of the gate."""
+        return self.use.name
+
+
+Gate = GateSpec | GateNeed | GateUse | Keyed
 """A gate that a test job needs: a declared gate without placeholders in its name, or a use."""
 
 
@@ -95,6 +107,8 @@ class JobFactory:
 
 
 def _use(gate: Gate) -> GateUse:
+    if isinstance(gate, Keyed):
+        return gate.use
     if isinstance(gate, GateNeed):
         return use_of(gate.spec, gate.amount, hold=gate.hold)
     return use_of(gate) if isinstance(gate, GateSpec) else gate
@@ -125,3 +139,15 @@ def use_of(
         shared=spec.shared,
         zone=zone,
     )
+
+
+def keyed(
+    spec: GateSpec,
+    amount: int = 1,
+    *,
+    hold: Hold = "settled",
+    zone: str | None = None,
+    **values: object,
+) -> Keyed:
+    """Return what `use_of` does, together with the gate's declaration."""
+    return Keyed(spec, use_of(spec, amount, hold=hold, zone=zone, **values))

@@ -205,7 +205,6 @@ class CascadeGroup(ConformanceGroup):
         assert run.candidate == "ann"
 
     async def test_cascades_of_many_flows_share_their_candidates(self, rig: Rig) -> None:
-        await rig.declare(TECH)
         jobs = [
             await rig.add(candidates=("ann", "bob"), gates=(TECH,), policy=OFFER, tenant=f"t{flow}")
             for flow in range(40)

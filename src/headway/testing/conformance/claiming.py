@@ -20,7 +20,7 @@ from headway.core.job import MAX_BATCH
 from headway.core.state import State
 from headway.testing.conformance.rig import SHORT, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
-from headway.testing.jobs import POLICY, use_of
+from headway.testing.jobs import POLICY, keyed, use_of
 
 LINE = Slots("line", 3)
 PHONE = Slots("phone:{phone}", 3)
@@ -224,8 +224,7 @@ class ClaimGroup(ConformanceGroup):
 
     async def test_claim_without_an_idle_handler_starts_no_gated_job(self, rig: Rig) -> None:
         phone = Slots("phone:{phone}", 1)
-        await rig.declare(phone)
-        gated = await rig.add(gates=(use_of(phone, phone=1),))
+        gated = await rig.add(gates=(keyed(phone, phone=1),))
         plain = await rig.add(kind="text")
         assert [run.id for run in await rig.worker.take(9, free=0)] == [plain.id]
         assert await rig.states(gated) == [State.WAITING]

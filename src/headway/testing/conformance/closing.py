@@ -13,7 +13,7 @@ from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig, dial
 from headway.testing.conformance.worker import LANE, LEASE_MS
-from headway.testing.jobs import use_of
+from headway.testing.jobs import keyed
 
 LINE = Slots("line", 5)
 TWILIO = Rate("rate:twilio", 100, "1s")
@@ -74,9 +74,8 @@ class ClosingGroup(ConformanceGroup):
         assert (reply.jobs, reply.next_at) == ([], rig.clock() + 4_000)
 
     async def test_keyed_instance_is_closed_without_its_siblings(self, rig: Rig) -> None:
-        await rig.declare(PHONE)
-        shut = await rig.add(gates=(use_of(PHONE, phone="1"),))
-        free = await rig.add(gates=(use_of(PHONE, phone="2"),))
+        shut = await rig.add(gates=(keyed(PHONE, phone="1"),))
+        free = await rig.add(gates=(keyed(PHONE, phone="2"),))
         await rig.close_gate("phone:1", rig.clock() + 9_000)
         reply = await rig.worker.ask(9)
         assert [run.id for run in reply.jobs] == [free.id]
@@ -86,8 +85,7 @@ class ClosingGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [shut.id]
 
     async def test_closed_keyed_instance_is_forgotten_once_open_and_idle(self, rig: Rig) -> None:
-        await rig.declare(PHONE)
-        await rig.add(gates=(use_of(PHONE, phone="1"),))
+        await rig.add(gates=(keyed(PHONE, phone="1"),))
         await rig.close_gate("phone:1", rig.clock() + 9_000)
         assert await rig.worker.take() == []
         await rig.pass_time(9_000)
@@ -97,7 +95,7 @@ class ClosingGroup(ConformanceGroup):
     async def test_keyed_instance_opened_by_hand_feeds_parked_jobs(self, rig: Rig) -> None:
         await rig.declare(PHONE)
         await rig.close_gate("phone:1")
-        jobs = await rig.add_many(3, gates=(use_of(PHONE, phone="1"),))
+        jobs = await rig.add_many(3, gates=(keyed(PHONE, phone="1"),))
         assert await rig.worker.take(9) == []
         assert await rig.states(*jobs) == [State.PARKED] * 3
         await rig.open_gate("phone:1")
@@ -239,8 +237,7 @@ class ImplicitGateGroup(ConformanceGroup):
         assert await rig.worker.take_ids() == [job.id]
 
     async def test_pause_holds_parked_jobs_and_loses_no_feed(self, rig: Rig) -> None:
-        await rig.declare(PHONE)
-        jobs = await rig.add_many(3, gates=(use_of(PHONE, phone="1"),))
+        jobs = await rig.add_many(3, gates=(keyed(PHONE, phone="1"),))
         run = await rig.worker.take_one()
         await rig.worker.take(9)
         await rig.close_gate("tenant:acme")

@@ -36,7 +36,7 @@ from headway.testing.conformance.rig import (
     each_bad_note,
 )
 from headway.testing.conformance.worker import LANE
-from headway.testing.jobs import use_of
+from headway.testing.jobs import keyed, use_of
 
 LINE = Slots("line", 2)
 PHONE = Slots("phone:{phone}", 1)
@@ -389,8 +389,7 @@ class RedeclareGroup(ConformanceGroup):
     async def test_wider_keyed_gate_feeds_parked_jobs_and_wakes_workers(
         self, rig: Rig, before: GateSpec, after: GateSpec
     ) -> None:
-        await rig.declare(before)
-        jobs = await rig.add_many(2, gates=(use_of(before, n="7"),))
+        jobs = await rig.add_many(2, gates=(keyed(before, n="7"),))
         await rig.worker.take(9)
         reply = await rig.worker.ask(9)
         assert reply.jobs == []

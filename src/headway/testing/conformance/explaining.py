@@ -12,7 +12,7 @@ from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
-from headway.testing.jobs import use_of
+from headway.testing.jobs import keyed, use_of
 
 LINE = Slots("line", 1)
 PHONE = Slots("phone:{phone}", 1)
@@ -80,9 +80,8 @@ class WhyGroup(ConformanceGroup):
         assert "line" in why.sentence
 
     async def test_open_gates_are_not_named(self, rig: Rig) -> None:
-        await rig.declare(PHONE, TWILIO)
         await rig.start(gates=(LINE,), kind="text")
-        job = await rig.add(gates=(LINE, use_of(PHONE, phone="1"), TWILIO))
+        job = await rig.add(gates=(LINE, keyed(PHONE, phone="1"), TWILIO))
         assert [gate.name for gate in (await rig.why(job.id)).closed] == ["line"]
 
     @pytest.mark.parametrize("name", ["all", f"lane:{LANE}", "tenant:acme", "kind:dial"])
@@ -120,8 +119,7 @@ class WhyGroup(ConformanceGroup):
         assert holder.id in why.sentence
 
     async def test_parked_job_shows_where(self, rig: Rig) -> None:
-        await rig.declare(PHONE)
-        first, second = await rig.add_many(2, gates=(use_of(PHONE, phone="1"),))
+        first, second = await rig.add_many(2, gates=(keyed(PHONE, phone="1"),))
         await rig.worker.take(9)
         why = await rig.why(second.id)
         assert (why.state, why.shown) == (State.PARKED, "blocked")

@@ -13,7 +13,7 @@ from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.testing.conformance.rig import SHORT, UNKNOWN_ID, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
-from headway.testing.jobs import POLICY, use_of
+from headway.testing.jobs import POLICY, keyed
 
 LINE = Slots("line", 1)
 PHONE = Slots("phone:{phone}", 1)
@@ -394,11 +394,10 @@ class SweepGroup(ConformanceGroup):
         assert (await rig.store.sweep(100)).next_at == rig.clock() + 3_000
 
     async def test_sweep_returns_the_next_deadline_and_timer(self, rig: Rig) -> None:
-        await rig.declare(PHONE)
         run = await rig.start(expires_at=None)
         await rig.worker.report(HandedOver(run.id, run.run, key="sid", timeout_ms=20_000))
         assert (await rig.store.sweep(100)).next_at == rig.clock() + 20_000
-        await rig.add(gates=(use_of(PHONE, phone=1),), expires_at=None)
+        await rig.add(gates=(keyed(PHONE, phone=1),), expires_at=None)
         await rig.close_gate("phone:1", rig.clock() + 9_000)
         assert await rig.worker.take() == []
         assert (await rig.store.sweep(100)).next_at == rig.clock() + 9_000

@@ -37,7 +37,7 @@ from headway.testing.conformance.rig import (
     policy_with,
 )
 from headway.testing.conformance.worker import LEASE_MS
-from headway.testing.jobs import use_of
+from headway.testing.jobs import keyed
 
 LINE = Slots("line", 1)
 PHONE = Slots("phone:{phone}", 1)
@@ -53,7 +53,7 @@ async def in_state(rig: Rig, state: State) -> str:
     if state is State.PARKED:
         await rig.declare(PHONE)
         for phone in ("1", "1"):
-            job = await rig.add(gates=(use_of(PHONE, phone=phone),), lane="parked")
+            job = await rig.add(gates=(keyed(PHONE, phone=phone),), lane="parked")
             await worker.take(1, "parked")
         return job.id
     job = await rig.add(lane="states")
@@ -352,8 +352,7 @@ class NewLifeGroup(ConformanceGroup):
         assert (run.args, run.priority) == (b'{"number":0}', 3)
 
     async def test_new_life_needs_its_gates_again(self, rig: Rig) -> None:
-        await rig.declare(PHONE)
-        job = await rig.add(gates=(LINE, use_of(PHONE, phone="1")))
+        job = await rig.add(gates=(LINE, keyed(PHONE, phone="1")))
         await rig.worker.take_and_report(Died)
         await rig.act(Verb.RETRY, job.id)
         await rig.cap("line", 0)
@@ -383,8 +382,7 @@ class NewLifeGroup(ConformanceGroup):
         assert asked == ["ann", "bob"]
 
     async def test_new_life_has_not_waited_yet(self, rig: Rig) -> None:
-        await rig.declare(PHONE)
-        gates = (use_of(PHONE, phone="1"),)
+        gates = (keyed(PHONE, phone="1"),)
         first, second = await rig.add_many(2, gates=gates, due_at=rig.clock())
         run = await rig.worker.take_one()
         assert await rig.worker.take() == []

@@ -16,7 +16,7 @@ from headway.core.job import DEFAULT_POLICY, MAX_BATCH, MAX_PRIORITY
 from headway.core.state import State
 from headway.testing.conformance.rig import SHORT, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, PlayedWorker
-from headway.testing.jobs import use_of
+from headway.testing.jobs import keyed
 
 
 class OrderGroup(ConformanceGroup):
@@ -329,7 +329,6 @@ class FairnessGroup(ConformanceGroup):
 
     @pytest.mark.parametrize("n", [1, 4])
     async def test_tenants_share_a_full_gate_by_weight(self, rig: Rig, n: int) -> None:
-        await rig.declare(LINE)
         worker = await fair_lane(rig, acme=3, beta=2)
         for tenant in ("core", "beta", "acme"):
             await rig.add_many(40, tenant=tenant, gates=(LINE,))
@@ -339,7 +338,6 @@ class FairnessGroup(ConformanceGroup):
     @pytest.mark.parametrize("n", [1, 5])
     async def test_starts_elsewhere_change_no_turn_at_a_full_gate(self, rig: Rig, n: int) -> None:
         """Three tenants wait at the gate `line`, while the first also has jobs without gates."""
-        await rig.declare(LINE)
         worker = await fair_lane(rig, beta=2)
         for tenant in ("acme", "beta", "core"):
             await rig.add_many(60, tenant=tenant, gates=(LINE,))
@@ -354,10 +352,9 @@ class FairnessGroup(ConformanceGroup):
     async def test_tenants_take_turns_at_a_keyed_gate_while_another_starts_elsewhere(
         self, rig: Rig, n: int
     ) -> None:
-        await rig.declare(REPO)
         worker = await fair_lane(rig)
         for tenant in ("beta", "core"):
-            await rig.add_many(10, tenant=tenant, gates=(use_of(REPO, url="a"),))
+            await rig.add_many(10, tenant=tenant, gates=(keyed(REPO, url="a"),))
         await rig.add_many(300, tenant="acme", kind="free")
         assert await turns(worker, n, 10, claims=3) == ["beta", "core"] * 5
 

@@ -17,19 +17,18 @@ from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with
 from headway.testing.conformance.worker import LEASE_MS
-from headway.testing.jobs import POLICY, use_of
+from headway.testing.jobs import POLICY, keyed
 
 REPO = Slots("repo:{url}", 1)
 LINES = Slots("lines:{url}", 2)
 PHONE = Slots("phone:{phone}", 1)
 HOURLY = Rate("hourly:{phone}", 1, "1h")
 LINE = Slots("line", 1)
-A, B = use_of(REPO, url="a"), use_of(REPO, url="b")
+A, B = keyed(REPO, url="a"), keyed(REPO, url="b")
 
 
 async def park_behind_one(rig: Rig, n: int) -> tuple[Claimed, list[NewJob]]:
     """Start the first of n jobs of `repo:a`, and park the rest; return the run and all jobs."""
-    await rig.declare(REPO)
     jobs = await rig.add_many(n, gates=(A,))
     run = await rig.worker.take_one()
     await rig.worker.take(9)
@@ -54,7 +53,6 @@ class ParkingGroup(ConformanceGroup):
     async def test_job_at_a_closed_keyed_gate_is_parked_and_lets_others_pass(
         self, rig: Rig
     ) -> None:
-        await rig.declare(REPO)
         first, second = await rig.add_many(2, gates=(A,))
         other = await rig.add(gates=(B,))
         plain = await rig.add()
@@ -64,7 +62,6 @@ class ParkingGroup(ConformanceGroup):
         assert (await rig.gate("repo:a")).parked == 1
 
     async def test_permit_released_at_a_keyed_gate_starts_exactly_one(self, rig: Rig) -> None:
-        await rig.declare(REPO)
         jobs = await rig.add_many(10, gates=(A,))
         run = await rig.worker.take_one()
         for job in jobs[1:]:
@@ -74,14 +71,13 @@ class ParkingGroup(ConformanceGroup):
             assert run.id == job.id
 
     async def test_jobs_at_a_busy_gate_are_passed_over_in_many_flows(self, rig: Rig) -> None:
-        await rig.declare(REPO)
         await rig.start(gates=(A,))
         blocked: list[NewJob] = []
         free: list[NewJob] = []
         large = b'{"text":"%s"}' % (b"x" * 5_000)
         for flow in range(40):
             tenant, priority = f"t{flow}", 90 - flow
-            own = use_of(REPO, url=flow)
+            own = keyed(REPO, url=flow)
             blocked.append(await rig.add(gates=(A,), tenant=tenant, priority=priority))
             free.append(await rig.add(gates=(own,), tenant=tenant, priority=priority, args=large))
         runs = await rig.worker.take(3)
@@ -92,7 +88,6 @@ class ParkingGroup(ConformanceGroup):
         assert states == [State.WAITING] * 37 + [State.PARKED] * 3
 
     async def test_job_starts_at_a_gate_for_which_many_flows_wait(self, rig: Rig) -> None:
-        await rig.declare(REPO)
         last = rig.clock()
         jobs = [
             await rig.add(gates=(A,), tenant=f"t{flow}", due_at=last - flow) for flow in range(40)
@@ -108,7 +103,6 @@ class ParkingGroup(ConformanceGroup):
     async def test_job_retried_without_delay_starts_before_those_parked_behind_it(
         self, rig: Rig, end: str
     ) -> None:
-        await rig.declare(REPO)
         policy = replace(POLICY, retry=RetryPolicy(attempts=9, base_ms=0))
         first, second, third = await rig.add_many(3, gates=(A,), policy=policy)
         for _ in range(2):
@@ -134,7 +128,6 @@ class ParkingGroup(ConformanceGroup):
         assert (states.count(State.WAITING), states.count(State.PARKED)) == (1, 48)
 
     async def test_parked_jobs_start_by_priority_due_time_and_arrival(self, rig: Rig) -> None:
-        await rig.declare(REPO)
         holder = await rig.add(gates=(A,), priority=1)
         jobs = [await rig.add(gates=(A,), priority=priority) for priority in (30, 10, 20, 10)]
         run = await rig.worker.take_one()
@@ -150,8 +143,7 @@ class ParkingGroup(ConformanceGroup):
     async def test_flows_of_a_keyed_gate_are_fed_in_the_order_of_their_heads(
         self, rig: Rig
     ) -> None:
-        await rig.declare(LINES)
-        line = use_of(LINES, url="a")
+        line = keyed(LINES, url="a")
         await rig.start(gates=(line,))
         await rig.close_gate("lines:a")
         # Each kind is a flow, and the flow created last has the first head. Its head needs more
@@ -160,7 +152,7 @@ class ParkingGroup(ConformanceGroup):
             await rig.add(gates=(line,), priority=priority, kind=f"kind{priority}")
             for priority in (30, 20)
         ]
-        both = use_of(LINES, 2, url="a")
+        both = keyed(LINES, 2, url="a")
         first = await rig.add(gates=(both,), priority=10, kind="kind10")
         assert await rig.worker.take(9) == []
         await rig.open_gate("lines:a")
@@ -189,7 +181,6 @@ class ParkingGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [jobs[1].id, jobs[2].id]
 
     async def test_changed_capacity_of_a_template_feeds_its_instances(self, rig: Rig) -> None:
-        await rig.declare(REPO)
         made = {use: await rig.add_many(3, gates=(use,)) for use in (A, B)}
         await rig.worker.take(2)
         await rig.worker.take(9)
@@ -221,7 +212,6 @@ class ParkingGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [jobs[2].id]
 
     async def test_lost_lease_feeds_its_gate(self, rig: Rig) -> None:
-        await rig.declare(REPO)
         jobs = await rig.add_many(2, gates=(A,))
         worker, other = rig.new_worker(), rig.new_worker()
         await worker.take_one()
@@ -253,7 +243,6 @@ class ParkingGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [jobs[2].id]
 
     async def test_expired_parked_job_is_dead(self, rig: Rig) -> None:
-        await rig.declare(REPO)
         await rig.add(gates=(A,))
         job = await rig.add(gates=(A,), expires_at=rig.clock() + 4_000)
         await rig.worker.take(9)
@@ -264,8 +253,7 @@ class ParkingGroup(ConformanceGroup):
         assert (await rig.gate("repo:a")).parked == 0
 
     async def test_shared_and_keyed_gate_of_one_job_lose_no_start(self, rig: Rig) -> None:
-        await rig.declare(LINE, PHONE)
-        gates = [(use_of(LINE), use_of(PHONE, phone=str(n % 3))) for n in range(9)]
+        gates = [(keyed(LINE), keyed(PHONE, phone=str(n % 3))) for n in range(9)]
         jobs = [await rig.add(gates=uses) for uses in gates]
         got: list[str] = []
         for _ in jobs:
@@ -275,8 +263,7 @@ class ParkingGroup(ConformanceGroup):
         assert got == [job.id for job in jobs]
 
     async def test_keyed_rate_and_keyed_lock_together_lose_no_start(self, rig: Rig) -> None:
-        await rig.declare(PHONE, HOURLY)
-        gates = (use_of(PHONE, phone="1"), use_of(HOURLY, phone="1"))
+        gates = (keyed(PHONE, phone="1"), keyed(HOURLY, phone="1"))
         jobs = await rig.add_many(3, gates=gates)
         for job in jobs:
             run = await rig.worker.take_one()
@@ -287,8 +274,7 @@ class ParkingGroup(ConformanceGroup):
             rig.clock.advance(3_600_000)
 
     async def test_sweep_feeds_a_keyed_gate_whose_timer_is_due(self, rig: Rig) -> None:
-        await rig.declare(HOURLY)
-        jobs = await rig.add_many(2, gates=(use_of(HOURLY, phone="1"),))
+        jobs = await rig.add_many(2, gates=(keyed(HOURLY, phone="1"),))
         await rig.worker.take(9)
         assert await rig.state(jobs[1].id) is State.PARKED
         await rig.pass_time(3_600_000)
@@ -296,8 +282,7 @@ class ParkingGroup(ConformanceGroup):
 
     async def test_timer_that_has_fed_its_gate_is_removed(self, rig: Rig) -> None:
         seldom = Rate("seldom:{phone}", 1, "10s")
-        await rig.declare(seldom)
-        await rig.add_many(2, gates=(use_of(seldom, phone="1"),))
+        await rig.add_many(2, gates=(keyed(seldom, phone="1"),))
         await rig.worker.take(9)
         rig.clock.advance(10_000)
         (reply,) = await rig.sweep()
@@ -307,7 +292,6 @@ class ParkingGroup(ConformanceGroup):
         assert reply.next_at > rig.clock()
 
     async def test_other_jobs_of_the_lane_start_behind_many_parked_ones(self, rig: Rig) -> None:
-        await rig.declare(REPO)
         await rig.add_many(300, gates=(A,), priority=1)
         plain = await rig.add_many(3, priority=900)
         got: list[str] = []
@@ -327,21 +311,19 @@ class HoldBackGroup(ConformanceGroup):
     """A job that needs less does not pass one that needs more, at one gate in one flow."""
 
     async def test_weighted_head_holds_back_its_followers_at_that_gate(self, rig: Rig) -> None:
-        await rig.declare(LICENCE)
-        three = use_of(LICENCE, 3, name="cad")
-        two, one = use_of(LICENCE, 2, name="cad"), use_of(LICENCE, 1, name="cad")
+        three = keyed(LICENCE, 3, name="cad")
+        two, one = keyed(LICENCE, 2, name="cad"), keyed(LICENCE, 1, name="cad")
         await rig.add(gates=(two,))
         head = await rig.add(gates=(three,))
         small = await rig.add(gates=(one,))
-        elsewhere = await rig.add(gates=(use_of(LICENCE, 1, name="sim"),))
+        elsewhere = await rig.add(gates=(keyed(LICENCE, 1, name="sim"),))
         runs = await rig.worker.take(9)
         assert [run.id for run in runs[1:]] == [elsewhere.id]
         await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
         assert await rig.worker.take_ids(9) == [head.id, small.id]
 
     async def test_smaller_newcomer_does_not_pass_a_larger_parked_head(self, rig: Rig) -> None:
-        await rig.declare(LICENCE)
-        three, two, one = (use_of(LICENCE, n, name="cad") for n in (3, 2, 1))
+        three, two, one = (keyed(LICENCE, n, name="cad") for n in (3, 2, 1))
         await rig.add(gates=(two,))
         head = await rig.add(gates=(three,))
         run = await rig.worker.take_one()
@@ -353,8 +335,7 @@ class HoldBackGroup(ConformanceGroup):
 
     async def test_smaller_job_does_not_pass_at_another_pool_member(self, rig: Rig) -> None:
         desks = Pool("desk:{site}", {"a": 2, "b": 2})
-        await rig.declare(desks)
-        two, one = use_of(desks, 2, site="x"), use_of(desks, 1, site="x")
+        two, one = keyed(desks, 2, site="x"), keyed(desks, 1, site="x")
         await rig.add_many(2, gates=(one,))
         held = await rig.worker.take(9)
         assert [run.members["desk:x"] for run in held] == ["a", "b"]
@@ -370,8 +351,7 @@ class HoldBackGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         desks = Pool("desk:{site}", {"a": 2, "b": 2})
-        await rig.declare(desks)
-        two, one = use_of(desks, 2, site="x"), use_of(desks, 1, site="x")
+        two, one = keyed(desks, 2, site="x"), keyed(desks, 1, site="x")
         await rig.add_many(2, gates=(one,))
         assert len(await rig.worker.take(9)) == 2
         await rig.add(kind="big", priority=0, gates=(two,))
@@ -384,8 +364,7 @@ class HoldBackGroup(ConformanceGroup):
     async def test_parked_head_that_leaves_lets_its_followers_start(
         self, rig: Rig, verb: Verb
     ) -> None:
-        await rig.declare(LICENCE)
-        three, two, one = (use_of(LICENCE, n, name="cad") for n in (3, 2, 1))
+        three, two, one = (keyed(LICENCE, n, name="cad") for n in (3, 2, 1))
         await rig.add(gates=(two,))
         head = await rig.add(gates=(three,))
         small = await rig.add(gates=(one,))
@@ -399,8 +378,7 @@ class HoldBackGroup(ConformanceGroup):
     async def test_parked_head_that_can_never_fit_a_lowered_capacity_holds_nobody_back(
         self, rig: Rig, name: str
     ) -> None:
-        await rig.declare(LICENCE)
-        four, one = (use_of(LICENCE, n, name="cad") for n in (4, 1))
+        four, one = (keyed(LICENCE, n, name="cad") for n in (4, 1))
         first = await rig.add(gates=(one,))
         big = await rig.add_many(3, gates=(four,))
         small = await rig.add(gates=(one,))
@@ -418,7 +396,7 @@ class HoldBackGroup(ConformanceGroup):
 
     async def test_all_jobs_that_a_raised_capacity_fits_are_fed(self, rig: Rig) -> None:
         await rig.declare(LICENCE)
-        one = use_of(LICENCE, name="cad")
+        one = keyed(LICENCE, name="cad")
         await rig.cap("licence:cad", 0)
         # More than one step examines.
         for _ in range(2):
@@ -431,12 +409,11 @@ class HoldBackGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         crew = Slots(for_candidate("crew"), 2)
-        await rig.declare(crew)
         # As many as one step examines.
         await rig.add_many(
             MAX_BATCH,
             candidates=("ann",),
-            gates=(use_of(crew, 2),),
+            gates=(keyed(crew, 2),),
             policy=policy_with(cascade=True),
         )
         await rig.cap("crew:ann", 1)
@@ -446,7 +423,7 @@ class HoldBackGroup(ConformanceGroup):
 
     async def test_job_behind_any_number_that_no_longer_fit_is_fed(self, rig: Rig) -> None:
         await rig.declare(LICENCE)
-        one, two = (use_of(LICENCE, n, name="cad") for n in (1, 2))
+        one, two = (keyed(LICENCE, n, name="cad") for n in (1, 2))
         await rig.close_gate("licence:cad")
         # More than the two steps below examine.
         for _ in range(3):
@@ -462,7 +439,7 @@ class HoldBackGroup(ConformanceGroup):
     ) -> None:
         await rig.declare(LICENCE)
         await rig.cap("licence:cad", 2)
-        one, two = (use_of(LICENCE, n, name="cad") for n in (1, 2))
+        one, two = (keyed(LICENCE, n, name="cad") for n in (1, 2))
         await rig.add_many(2, gates=(two,))
         last = await rig.add(gates=(one,))
         (run,) = await rig.worker.take(9)
@@ -478,11 +455,9 @@ class HoldBackGroup(ConformanceGroup):
         await rig.cap("licence:cad", 1)
         # More than one step examines.
         for _ in range(2):
-            await rig.add_many(700, gates=(use_of(LICENCE, 4, name="cad"),))
+            await rig.add_many(700, gates=(keyed(LICENCE, 4, name="cad"),))
         assert await claim_all(rig) == []
-        two, three, one = [
-            await rig.add(gates=(use_of(LICENCE, n, name="cad"),)) for n in (2, 3, 1)
-        ]
+        two, three, one = [await rig.add(gates=(keyed(LICENCE, n, name="cad"),)) for n in (2, 3, 1)]
         (run_one,) = await rig.worker.take(9)
         assert run_one.id == one.id
         await rig.cap("licence:cad", 3)
@@ -492,9 +467,8 @@ class HoldBackGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [three.id]
 
     async def test_released_weighted_permits_feed_as_many_as_fit(self, rig: Rig) -> None:
-        await rig.declare(LICENCE)
-        whole = await rig.add(gates=(use_of(LICENCE, 4, name="cad"),))
-        jobs = await rig.add_many(5, gates=(use_of(LICENCE, 2, name="cad"),))
+        whole = await rig.add(gates=(keyed(LICENCE, 4, name="cad"),))
+        jobs = await rig.add_many(5, gates=(keyed(LICENCE, 2, name="cad"),))
         run = await rig.worker.take_one()
         assert run.id == whole.id
         await rig.worker.take(9)

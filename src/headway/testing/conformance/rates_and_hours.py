@@ -11,7 +11,7 @@ from headway.core.gates.rate import Rate
 from headway.core.instant import parse_instant
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig
-from headway.testing.jobs import use_of
+from headway.testing.jobs import keyed
 
 TWILIO = Rate("rate:twilio", 3, "10s")
 PHONE = Rate("phone:{phone}", 2, "60s")
@@ -135,16 +135,14 @@ class RateGroup(ConformanceGroup):
         assert len(await rig.worker.take(9)) == 3
 
     async def test_keyed_rate_applies_to_each_key_separately(self, rig: Rig) -> None:
-        await rig.declare(PHONE)
         for phone in ("1", "2"):
-            await rig.add_many(3, gates=(use_of(PHONE, phone=phone),))
+            await rig.add_many(3, gates=(keyed(PHONE, phone=phone),))
         assert len(await rig.worker.take(9)) == 4
         full = await rig.worker.ask(9)
         assert (full.jobs, full.next_at) == ([], rig.clock() + 60_000)
 
     async def test_job_parked_at_a_rate_starts_when_its_window_has_passed(self, rig: Rig) -> None:
-        await rig.declare(PHONE)
-        jobs = await rig.add_many(3, gates=(use_of(PHONE, phone="1"),))
+        jobs = await rig.add_many(3, gates=(keyed(PHONE, phone="1"),))
         assert len(await rig.worker.take(9)) == 2
         assert await rig.state(jobs[2].id) is State.PARKED
         rig.clock.advance(59_999)
@@ -153,8 +151,7 @@ class RateGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [jobs[2].id]
 
     async def test_starts_leave_a_keyed_window_one_by_one(self, rig: Rig) -> None:
-        await rig.declare(PHONE)
-        await rig.add_many(6, gates=(use_of(PHONE, phone="1"),))
+        await rig.add_many(6, gates=(keyed(PHONE, phone="1"),))
         assert len(await rig.worker.take(1)) == 1
         rig.clock.advance(1)
         assert len(await rig.worker.take(9)) == 1
@@ -164,8 +161,7 @@ class RateGroup(ConformanceGroup):
         assert len(await rig.worker.take(9)) == 1
 
     async def test_keyed_rate_is_forgotten_after_its_window(self, rig: Rig) -> None:
-        await rig.declare(PHONE)
-        run = await rig.start(gates=(use_of(PHONE, phone="1"),))
+        run = await rig.start(gates=(keyed(PHONE, phone="1"),))
         await rig.worker.report(Succeeded(run.id, run.run))
         await rig.pass_time(59_999)
         assert await rig.used("phone:1") == 1
@@ -173,8 +169,7 @@ class RateGroup(ConformanceGroup):
         assert [gate.name for gate in await rig.gates() if gate.name == "phone:1"] == []
 
     async def test_keyed_rate_with_a_longer_window_is_forgotten_after_it(self, rig: Rig) -> None:
-        await rig.declare(PHONE)
-        run = await rig.start(gates=(use_of(PHONE, phone="1"),))
+        run = await rig.start(gates=(keyed(PHONE, phone="1"),))
         await rig.worker.report(Succeeded(run.id, run.run))
         await rig.define(SetGate(name="phone:{phone}", per_ms=7_200_000))
         await rig.pass_time(3_600_000)
@@ -246,9 +241,8 @@ class HoursGroup(ConformanceGroup):
 
     async def test_hours_apply_in_the_zone_of_each_job(self, rig: Rig) -> None:
         rig.clock.jump_to(parse_instant("2026-03-02T09:00+01:00"))
-        await rig.declare(LOCAL)
         made = {
-            zone: await rig.add(gates=(use_of(LOCAL, zone=zone, tz=zone),))
+            zone: await rig.add(gates=(keyed(LOCAL, zone=zone, tz=zone),))
             for zone in ("America/New_York", "Europe/Berlin", "Asia/Tokyo")
         }
         assert set(await rig.worker.take_ids(9)) == {

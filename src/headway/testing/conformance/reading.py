@@ -27,7 +27,7 @@ from headway.core.gates.slots import Slots
 from headway.core.state import State
 from headway.testing.conformance.rig import UNKNOWN_ID, ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE
-from headway.testing.jobs import use_of
+from headway.testing.jobs import keyed, use_of
 
 
 async def ids(rig: Rig, query: JobsQuery) -> list[str]:
@@ -181,7 +181,6 @@ class FlowsGroup(ConformanceGroup):
 
     async def test_flows_of_a_lane_are_listed_with_counts_and_first_jobs(self, rig: Rig) -> None:
         line = Slots("line", 1)
-        await rig.declare(line)
         made: dict[tuple[str, str], list[str]] = {}
         for n in range(12):
             tenant, kind = f"t{n % 2}", f"k{n % 3}"
@@ -207,12 +206,11 @@ class FlowsGroup(ConformanceGroup):
     @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
     async def test_flows_are_paged_without_gaps_or_repeats(self, rig: Rig, limit: int) -> None:
         phone = Slots("phone:{phone}", 1)
-        await rig.declare(phone)
-        use = use_of(phone, phone="1")
+        use = keyed(phone, phone="1")
         for n in range(7):
             await rig.add(kind=f"k{n}", gates=(use,))
         await rig.add(kind="k0", gates=(use,))
-        await rig.add(kind="other", gates=(use_of(phone, phone="2"),))
+        await rig.add(kind="other", gates=(keyed(phone, phone="2"),))
         await rig.worker.take(9)
         for n in range(7):
             await rig.add(kind=f"k{n}")
@@ -246,8 +244,7 @@ class FlowsGroup(ConformanceGroup):
 
     async def test_flows_of_a_gate_contain_the_jobs_parked_there(self, rig: Rig) -> None:
         phone = Slots("phone:{phone}", 1)
-        await rig.declare(phone)
-        uses = [use_of(phone, phone=n) for n in ("1", "2")]
+        uses = [keyed(phone, phone=n) for n in ("1", "2")]
         jobs = [await rig.add(gates=(use,), tenant=t) for t in "ab" for use in uses for _ in "xy"]
         taken = {one.id for one in await rig.new_worker().take(9)}
         assert len(taken) == 2
@@ -264,8 +261,7 @@ class FlowsGroup(ConformanceGroup):
 
     async def test_flows_of_a_gate_name_as_many_jobs_as_requested(self, rig: Rig) -> None:
         phone = Slots("phone:{phone}", 1)
-        await rig.declare(phone)
-        use = use_of(phone, phone="1")
+        use = keyed(phone, phone="1")
         jobs = [await rig.add(gates=(use,), priority=9 - n) for n in range(5)]
         await rig.worker.take(9)
         ids = [job.id for job in reversed(jobs)][1:]
@@ -275,12 +271,11 @@ class FlowsGroup(ConformanceGroup):
 
     async def test_gates_with_parked_jobs_are_found_among_others(self, rig: Rig) -> None:
         phone, lines = Slots("phone:{phone}", 1), Slots("lines", 1)
-        await rig.declare(phone, lines)
         for n in range(9):
-            use = use_of(phone, phone=str(n))
+            use = keyed(phone, phone=str(n))
             for _ in range(1 + n % 2):
                 await rig.add(gates=(use,))
-        never = use_of(phone, 2, phone="never")
+        never = keyed(phone, 2, phone="never")
         await rig.add(gates=(never,))
         for _ in range(2):
             await rig.add(gates=(lines,))
@@ -295,10 +290,9 @@ class FlowsGroup(ConformanceGroup):
 
     async def test_flows_of_a_gate_start_with_jobs_that_never_fit_it(self, rig: Rig) -> None:
         phone = Slots("phone:{phone}", 1)
-        await rig.declare(phone)
-        one = use_of(phone, phone="1")
+        one = keyed(phone, phone="1")
         # The last unfit job is in the same flow as the jobs that fit.
-        never = use_of(phone, 2, phone="1")
+        never = keyed(phone, 2, phone="1")
         unfit = [await rig.add(gates=(never,), tenant=tenant) for tenant in ("a", "b", "same")]
         fit = [await rig.add(gates=(one,), tenant="same") for _ in range(2)]
         await rig.worker.take(9)
@@ -361,12 +355,11 @@ class StatsGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         gate = Slots("repo:{url}", 1)
-        await rig.declare(gate)
         added = 0
         workers = [rig.new_worker() for _ in range(3)]
         for turn in range(30):
             added += len(await rig.add_many(3, due_at=rig.clock() + turn % 4 * 500))
-            added += len(await rig.add_many(2, gates=(use_of(gate, url=turn % 2),)))
+            added += len(await rig.add_many(2, gates=(keyed(gate, url=turn % 2),)))
             runs = await workers[turn % 3].take(4)
             if runs and turn % 3:
                 await workers[turn % 3].settle(
@@ -398,8 +391,7 @@ class StatsGroup(ConformanceGroup):
 
     async def test_wait_behind_gates_is_measured_separately(self, rig: Rig) -> None:
         gate = Slots("repo:{url}", 1)
-        await rig.declare(gate)
-        first, second = await rig.add_many(2, gates=(use_of(gate, url="a"),), due_at=rig.clock())
+        first, second = await rig.add_many(2, gates=(keyed(gate, url="a"),), due_at=rig.clock())
         run = await rig.worker.take_one()
         await rig.worker.take()
         rig.clock.advance(4_000)
@@ -411,8 +403,7 @@ class StatsGroup(ConformanceGroup):
 
     async def test_wait_behind_gates_is_measured_per_attempt(self, rig: Rig) -> None:
         gate = Slots("repo:{url}", 1)
-        await rig.declare(gate)
-        _, second = await rig.add_many(2, gates=(use_of(gate, url="a"),), due_at=rig.clock())
+        _, second = await rig.add_many(2, gates=(keyed(gate, url="a"),), due_at=rig.clock())
         run = await rig.worker.take_one()
         await rig.worker.take()
         rig.clock.advance(4_000)
@@ -426,8 +417,7 @@ class StatsGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         line, repo = Slots("line", 2), Slots("repo:{url}", 1)
-        await rig.declare(line, repo)
-        both = (use_of(line), use_of(repo, url="a"))
+        both = (keyed(line), keyed(repo, url="a"))
         _, parked = await rig.add_many(2, gates=both, due_at=rig.clock())
         run = await rig.worker.take_one()
         assert await rig.worker.take(9) == []

@@ -10,14 +10,14 @@ from headway.contract.outcomes import Succeeded
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
-from headway.core.gates.spec import GateSpec, GateUse
+from headway.core.gates.spec import GateSpec
 from headway.core.gates.view import RESERVED_MS
 from headway.core.job import NewJob
 from headway.core.state import State
 from headway.testing.conformance.parking import REPO, A, B, park_behind_one
 from headway.testing.conformance.rig import ConformanceGroup, Rig, for_candidate, policy_with
 from headway.testing.conformance.worker import LANE
-from headway.testing.jobs import use_of
+from headway.testing.jobs import Keyed, keyed
 
 LINE = Slots("line", 2)
 OFTEN = Rate("often:{phone}", 2, "2s")
@@ -70,8 +70,7 @@ class TicketGroup(ConformanceGroup):
     async def test_head_behind_a_ticket_is_fed_when_the_window_of_a_rate_ends(
         self, rig: Rig
     ) -> None:
-        await rig.declare(LINE, OFTEN)
-        often, worker = use_of(OFTEN, phone="1"), rig.new_worker()
+        often, worker = keyed(OFTEN, phone="1"), rig.new_worker()
         for _ in range(2):
             await rig.pass_time(1_000)
             await rig.add(gates=(often,))
@@ -127,8 +126,7 @@ class TicketGroup(ConformanceGroup):
 
     async def test_every_pool_member_with_room_feeds_a_job(self, rig: Rig) -> None:
         lines = Pool("lines:{customer}", {"a": 1, "b": 1})
-        await rig.declare(lines)
-        jobs = await rig.add_many(5, gates=(use_of(lines, customer="x"),))
+        jobs = await rig.add_many(5, gates=(keyed(lines, customer="x"),))
         runs = await rig.worker.take(9)
         assert [run.id for run in runs] == [job.id for job in jobs[:2]]
         # Both members are free before the next claim, which starts a job at each.
@@ -168,14 +166,13 @@ SIDE = "side"
 LONG_MS = 100 * RESERVED_MS
 
 
-def use(gate: GateSpec, amount: int) -> GateUse:
+def use(gate: GateSpec, amount: int) -> Keyed:
     """Return a use of a gate; `licence` has a single instance."""
-    return use_of(gate, amount, name="cad") if gate is LICENCE else use_of(gate, amount)
+    return keyed(gate, amount, name="cad") if gate is LICENCE else keyed(gate, amount)
 
 
 async def hold(rig: Rig, gate: GateSpec, count: int) -> list[Claimed]:
-    """Declare a gate, and start jobs that each hold one of its permits for a long time."""
-    await rig.declare(gate)
+    """Start jobs that each hold one permit of a gate for a long time."""
     await rig.add_many(count, kind="held", gates=(use(gate, 1),))
     runs = await rig.worker.take(9, lease_ms=LONG_MS)
     assert len(runs) == count
@@ -232,7 +229,6 @@ class ReserveGroup(ConformanceGroup):
     async def test_weighted_job_starts_beside_a_stream_of_smaller_ones(
         self, rig: Rig, gate: GateSpec
     ) -> None:
-        await rig.declare(gate)
         stream = _Stream(rig, gate)
         await stream.begin()
         big = await rig.add(kind="big", priority=0, gates=(use(gate, 3),))
@@ -243,7 +239,6 @@ class ReserveGroup(ConformanceGroup):
     async def test_another_lane_that_always_claims_first_does_not_starve_it(
         self, rig: Rig, gate: GateSpec
     ) -> None:
-        await rig.declare(gate)
         own, side = _Stream(rig, gate), _Stream(rig, gate, SIDE)
         await own.add(2)
         await own.claim()
@@ -293,7 +288,7 @@ class ReserveGroup(ConformanceGroup):
         async def add(amount: int, *, priority: int = 1, lane: str = LANE) -> NewJob:
             return await rig.add(
                 candidates=("ann",),
-                gates=(use_of(crew, amount),),
+                gates=(keyed(crew, amount),),
                 policy=policy,
                 priority=priority,
                 lane=lane,
@@ -426,7 +421,7 @@ class ReserveGroup(ConformanceGroup):
         await rig.add_many(2, kind="held", gates=(one, two))
         worker, other = rig.new_worker(), rig.new_worker()
         held = await worker.take(9)
-        both = (use_of(one, 2), use_of(two, 2))
+        both = (keyed(one, 2), keyed(two, 2))
         first = await rig.add(kind="big", gates=both)
         second = await rig.add(kind="wide", lane=SIDE, gates=both[::-1])
         for asked, lane in ((other, SIDE), (worker, LANE), (other, SIDE)):

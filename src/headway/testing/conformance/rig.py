@@ -57,7 +57,7 @@ from headway.core.state import State
 from headway.testing.clock import FakeClock
 from headway.testing.conformance.worker import LANE, PlayedWorker
 from headway.testing.dump import Dump, compare, differences, dump, every_job
-from headway.testing.jobs import POLICY, Gate, JobFactory, JobFields
+from headway.testing.jobs import POLICY, Gate, JobFactory, JobFields, Keyed
 
 MakeStore = Callable[[FakeClock], Store]
 """What the author of a store supplies: a new, empty store that uses this clock."""
@@ -154,7 +154,7 @@ class Rig:
         Gates passed as specs are declared first, unless their names are declared already.
         """
         specs = [
-            gate.spec if isinstance(gate, GateNeed) else gate
+            gate.spec if isinstance(gate, GateNeed | Keyed) else gate
             for gate in fields.get("gates", ())
             if not isinstance(gate, GateUse)
         ]

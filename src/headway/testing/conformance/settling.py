@@ -31,7 +31,7 @@ from headway.core.retry import RetryPolicy
 from headway.core.state import State
 from headway.testing.conformance.rig import SHORT, UNKNOWN_ID, ConformanceGroup, Rig, each_end, ref
 from headway.testing.conformance.worker import LANE, PlayedWorker
-from headway.testing.jobs import POLICY, JobFields, use_of
+from headway.testing.jobs import POLICY, JobFields, keyed, use_of
 
 LINE = Slots("line", 1)
 PHONE = Slots("phone:{phone}", 1)
@@ -87,7 +87,6 @@ class SettleGroup(ConformanceGroup):
         self, rig: Rig
     ) -> None:
         seats = Slots("seats", 2)
-        await rig.declare(seats)
         await rig.add_many(2, **SHORT, gates=(seats,))
         for run in await rig.worker.take(2):
             await rig.worker.settle(Released(run.id, run.run))
@@ -252,9 +251,8 @@ class SettleGroup(ConformanceGroup):
     async def test_next_stage_waits_at_its_gate_without_holding_the_last_one(
         self, rig: Rig
     ) -> None:
-        await rig.declare(PHONE)
         await rig.add(gates=(LINE,), kind="text")
-        job = await rig.add(stage="check", gates=(use_of(PHONE, phone="1"),))
+        job = await rig.add(stage="check", gates=(keyed(PHONE, phone="1"),))
         runs = {run.id: run for run in await rig.worker.take(2)}
         await rig.worker.settle(
             NextStage(job.id, runs[job.id].run, stage="dial", gates=(use_of(LINE),))

@@ -30,7 +30,7 @@ from headway.testing.conformance.rig import (
     each_end,
 )
 from headway.testing.conformance.worker import LANE, PlayedWorker
-from headway.testing.jobs import use_of
+from headway.testing.jobs import keyed
 
 LINE = Slots("line", 2)
 WIDE = Slots("wide", 4)
@@ -65,31 +65,29 @@ class SlotsGroup(ConformanceGroup):
     async def test_every_end_of_a_run_releases_its_permits(
         self, rig: Rig, outcome: Callable[..., Outcome]
     ) -> None:
-        await rig.declare(LOCK)
-        run = await rig.start(gates=(LINE, use_of(LOCK, name="a")))
+        run = await rig.start(gates=(LINE, keyed(LOCK, name="a")))
         assert (await rig.used("line"), await rig.used("lock:a")) == (1, 1)
         await rig.worker.settle(outcome(run.id, run.run))
         assert (await rig.used("line"), await rig.holders("line")) == (0, [])
         assert await rig.state(run.id) is not State.RUNNING
-        other = await rig.add(gates=(use_of(LOCK, name="a"),), priority=1)
+        other = await rig.add(gates=(keyed(LOCK, name="a"),), priority=1)
         assert other.id in await rig.worker.take_ids(2)
 
     async def test_job_takes_all_its_permits_or_none(self, rig: Rig) -> None:
         await rig.declare(LINE, WIDE, LOCK)
         await rig.cap("wide", 0)
-        await rig.add(gates=(LINE, WIDE, use_of(LOCK, name="a")))
-        await rig.add(gates=(use_of(LOCK, name="b"), LINE.take(2)))
+        await rig.add(gates=(LINE, WIDE, keyed(LOCK, name="a")))
+        await rig.add(gates=(keyed(LOCK, name="b"), LINE.take(2)))
         await rig.worker.take(5)
-        blocked = await rig.add(gates=(use_of(LOCK, name="b"), use_of(LOCK, name="c")))
+        blocked = await rig.add(gates=(keyed(LOCK, name="b"), keyed(LOCK, name="c")))
         await rig.worker.take(5)
         assert (await rig.used("line"), await rig.used("wide")) == (2, 0)
         assert await rig.state(blocked.id) is State.PARKED
-        free = await rig.add(gates=(use_of(LOCK, name="a"), use_of(LOCK, name="c")))
+        free = await rig.add(gates=(keyed(LOCK, name="a"), keyed(LOCK, name="c")))
         assert await rig.worker.take_ids(5) == [free.id]
 
     async def test_jobs_with_gates_in_opposite_order_never_deadlock(self, rig: Rig) -> None:
-        await rig.declare(LOCK)
-        one, two = use_of(LOCK, name="1"), use_of(LOCK, name="2")
+        one, two = keyed(LOCK, name="1"), keyed(LOCK, name="2")
         jobs = [await rig.add(gates=gates) for gates in ((one, two), (two, one)) * 3]
         got: list[str] = []
         for _ in jobs:
@@ -107,18 +105,16 @@ class SlotsGroup(ConformanceGroup):
         assert await rig.worker.take_ids(5) == [jobs[1].id]
 
     async def test_amount_above_the_capacity_waits_and_shows_never_fits(self, rig: Rig) -> None:
-        await rig.declare(LOCK)
         shared = await rig.add(gates=(WIDE.take(5),))
-        keyed = await rig.add(gates=(use_of(LOCK, 2, name="a"),), kind="text")
+        locked = await rig.add(gates=(keyed(LOCK, 2, name="a"),), kind="text")
         assert await rig.worker.take(5) == []
         assert (await rig.why(shared.id)).never_fits == ("wide",)
-        assert (await rig.why(keyed.id)).never_fits == ("lock:a",)
+        assert (await rig.why(locked.id)).never_fits == ("lock:a",)
 
     async def test_amount_that_never_fits_at_a_keyed_gate_holds_nobody_back(self, rig: Rig) -> None:
-        await rig.declare(LOCK)
-        await rig.add(gates=(use_of(LOCK, 2, name="a"),))
-        run = await rig.start(gates=(use_of(LOCK, 1, name="a"),))
-        follower = await rig.add(gates=(use_of(LOCK, 1, name="a"),))
+        await rig.add(gates=(keyed(LOCK, 2, name="a"),))
+        run = await rig.start(gates=(keyed(LOCK, 1, name="a"),))
+        follower = await rig.add(gates=(keyed(LOCK, 1, name="a"),))
         assert await rig.worker.take(5) == []
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(5) == [follower.id]
@@ -126,22 +122,20 @@ class SlotsGroup(ConformanceGroup):
     async def test_amount_that_never_fitted_starts_when_the_capacity_is_raised(
         self, rig: Rig
     ) -> None:
-        await rig.declare(LOCK)
         shared = await rig.add(gates=(WIDE.take(5),))
-        keyed = await rig.add(gates=(use_of(LOCK, 2, name="a"),), kind="text")
+        locked = await rig.add(gates=(keyed(LOCK, 2, name="a"),), kind="text")
         assert await rig.worker.take(5) == []
         await rig.cap("wide", 5)
         await rig.cap("lock:a", 2)
-        assert await rig.worker.take_ids(5) == [shared.id, keyed.id]
+        assert await rig.worker.take_ids(5) == [shared.id, locked.id]
 
     async def test_amount_that_never_fitted_starts_when_a_template_is_raised(
         self, rig: Rig
     ) -> None:
-        await rig.declare(LOCK)
-        keyed = await rig.add(gates=(use_of(LOCK, 2, name="a"),))
+        locked = await rig.add(gates=(keyed(LOCK, 2, name="a"),))
         assert await rig.worker.take(5) == []
         await rig.cap("lock:{name}", 2)
-        assert await rig.worker.take_ids(5) == [keyed.id]
+        assert await rig.worker.take_ids(5) == [locked.id]
 
     async def test_lowered_capacity_revokes_nothing_and_lets_nothing_start_above_it(
         self, rig: Rig
@@ -158,13 +152,12 @@ class SlotsGroup(ConformanceGroup):
         assert await rig.worker.take_ids(5) == [jobs[4].id]
 
     async def test_raised_capacity_lets_waiting_jobs_start(self, rig: Rig) -> None:
-        await rig.declare(LOCK)
         shared = await rig.add_many(4, gates=(LINE,))
-        keyed = await rig.add_many(3, gates=(use_of(LOCK, name="a"),), kind="text")
+        locked = await rig.add_many(3, gates=(keyed(LOCK, name="a"),), kind="text")
         await rig.worker.take(9)
         await rig.cap("line", 3)
         await rig.cap("lock:a", 2)
-        assert await rig.worker.take_ids(9) == [shared[2].id, keyed[1].id]
+        assert await rig.worker.take_ids(9) == [shared[2].id, locked[1].id]
 
     async def test_capacity_of_zero_lets_nothing_pass(self, rig: Rig) -> None:
         await rig.declare(LINE)
@@ -178,7 +171,7 @@ class SlotsGroup(ConformanceGroup):
         await rig.declare(LOCK)
         await rig.cap("lock:a", 2)
         for name in ("a", "b"):
-            await rig.add_many(3, gates=(use_of(LOCK, name=name),))
+            await rig.add_many(3, gates=(keyed(LOCK, name=name),))
         await rig.worker.take(9)
         assert (await rig.used("lock:a"), await rig.used("lock:b")) == (2, 1)
 
@@ -191,9 +184,8 @@ class SlotsGroup(ConformanceGroup):
         assert await rig.used("wide") == 0
 
     async def test_give_back_releases_one_gate_early_and_once(self, rig: Rig) -> None:
-        await rig.declare(LOCK)
-        await rig.add(gates=(LINE.take(2), use_of(LOCK, name="a")))
-        follower = await rig.add(gates=(use_of(LOCK, name="a"),), kind="text")
+        await rig.add(gates=(LINE.take(2), keyed(LOCK, name="a")))
+        follower = await rig.add(gates=(keyed(LOCK, name="a"),), kind="text")
         run = await rig.worker.take_and_report(GaveBack, gate="lock:a")
         assert (await rig.used("line"), await rig.used("lock:a")) == (2, 0)
         assert await rig.worker.take_ids(5) == [follower.id]
@@ -305,8 +297,7 @@ class ReleasePermitGroup(ConformanceGroup):
         assert await rig.used("numbers/+1") == 0
 
     async def test_forced_release_feeds_a_keyed_gate(self, rig: Rig) -> None:
-        await rig.declare(PHONE)
-        first, second = await rig.add_many(2, gates=(use_of(PHONE, phone="1"),))
+        first, second = await rig.add_many(2, gates=(keyed(PHONE, phone="1"),))
         await rig.worker.take(5)
         await rig.store.release_permit("phone:1", first.id, "bob", "stuck")
         assert await rig.worker.take_ids(5) == [second.id]
@@ -407,7 +398,7 @@ class PoolGroup(ConformanceGroup):
     ) -> None:
         pair = Pool(name, {"a": 1, "b": 1})
         await rig.declare(pair)
-        use = use_of(pair, customer="x") if "{" in name else use_of(pair)
+        use = keyed(pair, customer="x") if "{" in name else keyed(pair)
         until_at = rig.clock() + 5_000
         await rig.close_gate(f"{use.name}/a", until_at)
         jobs = await rig.add_many(2, gates=(use,))
@@ -447,7 +438,7 @@ class PoolGroup(ConformanceGroup):
             await rig.close_gate("desk:x/b")
         else:
             await rig.cap("desk:x/b", 0)
-        job = await rig.add(gates=(use_of(desks, site="x"),))
+        job = await rig.add(gates=(keyed(desks, site="x"),))
         assert await rig.worker.take(9) == []
         if how == "opened":
             await rig.open_gate("desk:x/b")
@@ -488,9 +479,8 @@ class PoolGroup(ConformanceGroup):
 
     async def test_keyed_pool_parks_each_key_separately(self, rig: Rig) -> None:
         agents = Pool("agents:{airport}", {"x": 1, "y": 1})
-        await rig.declare(agents)
         for airport in ("EWR", "JFK"):
-            await rig.add_many(3, gates=(use_of(agents, airport=airport),))
+            await rig.add_many(3, gates=(keyed(agents, airport=airport),))
         runs = await rig.worker.take(9)
         assert [run.members for run in runs] == [
             {"agents:EWR": "x"}, {"agents:EWR": "y"}, {"agents:JFK": "x"}, {"agents:JFK": "y"},

@@ -13,7 +13,7 @@ from headway.core.job import MAX_BATCH
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
-from headway.testing.jobs import HOUR_MS, use_of
+from headway.testing.jobs import HOUR_MS, keyed
 
 LINE = Slots("line", 1)
 
@@ -131,8 +131,7 @@ class WaitGroup(ConformanceGroup):
 
     async def test_wait_returns_when_a_parked_job_is_fed(self, rig: Rig) -> None:
         lock = Slots("lock:{name}", 1)
-        await rig.declare(lock)
-        await rig.add_many(2, gates=(use_of(lock, name="a"),))
+        await rig.add_many(2, gates=(keyed(lock, name="a"),))
         run = await rig.worker.take_one()
         reply = await rig.worker.ask()
         assert reply.jobs == []
