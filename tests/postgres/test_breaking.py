@@ -292,7 +292,7 @@ class ScriptedSteps:
         self._failures = list(failures)
         self.runs = 0
 
-    def run(self, *_: object) -> tuple[list[Sent], Done]:
+    def run_part(self, *_: object) -> tuple[list[Sent], Done]:
         self.runs += 1
         raise self._failures.pop(0)
 

@@ -17,7 +17,7 @@ from headway.stores.postgres.ledger import PostgresLedger
 from headway.stores.postgres.link import CallerLink
 from headway.stores.postgres.shared import Done, Woken
 from headway.stores.postgres.statement import Mode, NeedsMore
-from headway.stores.postgres.steps import Steps
+from headway.stores.postgres.steps import Part, Steps
 
 Replies = list[Sent]
 
@@ -58,7 +58,7 @@ class Enqueues:
         reads = len(set(keys)) < len(keys)
         for mode in (Mode.INSERT,) if reads else (Mode.BLIND, Mode.INSERT):
             try:
-                return self._steps.run(mode, verb)
+                return self._steps.run_part(mode, Part(verb))
             except NeedsMore:
                 continue
             except CallerError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -27,7 +27,7 @@ from headway.stores.postgres.numbers import FOLD_EVERY
 from headway.stores.postgres.plain_claims import PlainClaims
 from headway.stores.postgres.shared import Done
 from headway.stores.postgres.statement import BoundSelect, Mode, NeedsMore, StepKind
-from headway.stores.postgres.steps import LedgerVerb, Part, Steps
+from headway.stores.postgres.steps import Part, Steps
 from headway.stores.postgres.tables.job_statements import (
     FINISH_ALL,
     FINISH_LIVE,
@@ -67,11 +67,9 @@ class ClaimsAndSweeps:
         Returns:
             The reply or why nothing may be claimed, and what the step has done.
         """
-        part = self.part(request)
-        assert part.kind is not None  # noqa: S101  (claims have one)
-        return self._run(part.verb, part.kind, part.first, part.take)
+        return self._run(self.part(request))
 
-    def part(self, request: ClaimRequest) -> Part:
+    def part(self, request: ClaimRequest) -> Part[ClaimReply | Suspicion]:
         """Return a claim as a part of an exclusive step."""
         lanes = tuple(lane for lane, _ in request.lanes)
         kind = StepKind(("claim", lanes, request.free > 0), request.n)
@@ -107,28 +105,25 @@ class ClaimsAndSweeps:
         if self._steps.shared.unfolded >= FOLD_EVERY:
             # Now, in a short step, rather than in the next claim, whose jobs would start later.
             self._steps.run(Mode.EXCLUSIVE, lambda _: None)
-        return self._run(verb, StepKind(("sweep", n)))
+        return self._run(Part(verb, StepKind(("sweep", n))))
 
-    def _run(
-        self,
-        verb: LedgerVerb[Answer],
-        kind: StepKind,
-        first: Sequence[BoundSelect] = (),
-        take: Callable[[Sequence[Rows]], None] | None = None,
-    ) -> tuple[Answer, Done]:
+    def _run(self, part: Part[Answer]) -> tuple[Answer, Done]:
         steps, idle = self._steps, self._idle
+        assert part.kind is not None  # noqa: S101  (claims and sweeps have one)
+        name = part.kind.name
         with suppress(NeedsMore):
-            reads = [one for one in first if one[0] is not _PROMOTE_DUE]
-            if kind.name in idle:
-                return steps.run(Mode.PEEK, verb, kind=kind, first=reads)
-            if kind.name not in steps.shared.prefetches:
-                found = steps.read_or_abort(verb, kind, reads)
-                self._note_idle(kind.name)
+            reads = [one for one in part.first if one[0] is not _PROMOTE_DUE]
+            look = part._replace(first=reads, take=None)
+            if name in idle:
+                return steps.run_part(Mode.PEEK, look)
+            if name not in steps.shared.prefetches:
+                found = steps.read_or_abort(look)
+                self._note_idle(name)
                 return found
-        idle.discard(kind.name)
-        answer, done = steps.run(Mode.EXCLUSIVE, verb, kind=kind, first=first, take=take)
+        idle.discard(name)
+        answer, done = steps.run_part(Mode.EXCLUSIVE, part)
         if not done.wrote:
-            self._note_idle(kind.name)
+            self._note_idle(name)
         return answer, done
 
     def _note_idle(self, kind: Hashable) -> None:
@@ -173,7 +168,7 @@ class Settles:
                 return [[Verdict.DONE] * len(runs) for runs in plain], _SETTLED
             part = self.part(requests)
             try:
-                return self._steps.run(Mode.SHARED, part.verb, first=part.first, take=part.take)
+                return self._steps.run_part(Mode.SHARED, part._replace(kind=None, ahead=None))
             except NeedsMore:
                 if len(self._gated) >= MOST_GATED:
                     self._gated.clear()
@@ -199,7 +194,7 @@ class Settles:
             ]
         )
 
-    def part(self, requests: Sequence[SettleRequest]) -> Part:
+    def part(self, requests: Sequence[SettleRequest]) -> Part[Verdicts]:
         """Return settlements as a part of a step."""
         workers = sorted({request.worker for request in requests})
         plain = [_plain_runs(request) for request in requests]
@@ -283,7 +278,7 @@ class Turns:
         if len(claims) == len(items) == 1:
             reply, done = self._claims.claim(claims[0])
             return [reply], done
-        parts: list[Part] = []
+        parts: list[Part[Any]] = []
         if settles:
             parts.append(self._settles.part(settles))
         if signals:
@@ -366,4 +361,8 @@ def run_beat(steps: Steps, mode: Mode, request: BeatRequest) -> tuple[BeatReply,
     """Run a beat as a step of this mode; all reads are sent with its start."""
     worker = request.worker
     first = ((LOAD_WORKER, (worker,)), (HELD_BY, (worker.encode(), None)))
-    return steps.run(mode, lambda ledger: verbs.beat(ledger, request), first=first)
+
+    def verb(ledger: PostgresLedger) -> BeatReply:
+        return verbs.beat(ledger, request)
+
+    return steps.run_part(mode, Part(verb, first=first))

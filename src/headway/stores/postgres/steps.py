@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.errors import DivisionByZero, LockNotAvailable, UniqueViolation
@@ -38,10 +38,18 @@ TRIES = 8
 """Maximum number of attempts of a step."""
 
 
-class Part(NamedTuple):
-    """A verb with its arguments of `Steps.run`, for a step that it may share with others."""
+class Part(NamedTuple, Generic[Answer]):
+    """A verb, and what the trip that starts its step reads for it; it may share the step.
 
-    verb: LedgerVerb[Any]
+    Attributes:
+        verb: called with the tables within the step.
+        kind: if given, its reads are remembered for the next step of the kind.
+        first: queries that it certainly needs.
+        take: called with the rows of `first`, before the verb.
+        ahead: further reads for the trip that starts the step.
+    """
+
+    verb: LedgerVerb[Answer]
     kind: StepKind | None = None
     first: Sequence[BoundSelect] = ()
     take: Callable[[Sequence[Rows]], None] | None = None
@@ -74,24 +82,12 @@ class Steps:
     def _open(self) -> Link:
         return open_link(self.shared.options)
 
-    def run(
-        self,
-        mode: Mode,
-        verb: LedgerVerb[Answer],
-        *,
-        kind: StepKind | None = None,
-        first: Sequence[BoundSelect] = (),
-        take: Callable[[Sequence[Rows]], None] | None = None,
-        ahead: ReadAhead | None = None,
-    ) -> tuple[Answer, Done]:
-        """Run a verb as one step.
+    def run(self, mode: Mode, verb: LedgerVerb[Answer]) -> tuple[Answer, Done]:
+        """Run a verb as one step; see `run_part`."""
+        return self.run_part(mode, Part(verb))
 
-        Args:
-            verb: called with the tables within the step.
-            kind: if given, its reads are remembered for the next step of the kind.
-            first: queries that it certainly needs.
-            take: called with the rows of `first`, before the verb.
-            ahead: further reads for the trip that starts the step.
+    def run_part(self, mode: Mode, part: Part[Answer]) -> tuple[Answer, Done]:
+        """Run a verb as one step, with what it reads first.
 
         Returns:
             The verb's answer, and what the step has done.
@@ -105,21 +101,24 @@ class Steps:
         """
         for _ in range(TRIES):
             try:
-                return self._once(mode, verb, kind, first, take, ahead)
+                return self._once(mode, part)
             except Repeat:
                 continue
         message = f"the step conflicted with other steps {TRIES} times"
         raise StoreUnavailable(message, hint="try again; nothing was written")
 
-    def run_parts(self, parts: Sequence[Part]) -> tuple[list[Any], Done]:
+    def run_parts(self, parts: Sequence[Part[Any]]) -> tuple[list[Any], Done]:
         """Run verbs, one after another, as one exclusive step: all of them or none.
 
         Returns:
             The answer of each, and what the step has done.
 
         Raises:
-            Exception: see `run`.
+            Exception: see `run_part`.
         """
+
+        def verb(ledger: PostgresLedger) -> list[Any]:
+            return [part.verb(ledger) for part in parts]
 
         def take(answers: Sequence[Rows]) -> None:
             left = iter(answers)
@@ -135,47 +134,34 @@ class Steps:
             n = sum(one.n for one in kinds)
             kind = kinds[0] if len(names) == 1 else StepKind(names, n, names[::-1])
         aheads = [part.ahead for part in parts if part.ahead is not None]
-        return self.run(
-            Mode.EXCLUSIVE,
-            lambda ledger: [part.verb(ledger) for part in parts],
-            kind=kind,
-            first=[asked for part in parts for asked in part.first],
-            take=take,
-            ahead=_together(aheads),
-        )
+        first = [asked for part in parts for asked in part.first]
+        whole = Part(verb, kind, first, take, _together(aheads))
+        return self.run_part(Mode.EXCLUSIVE, whole)
 
-    def read_or_abort(
-        self, verb: LedgerVerb[Answer], kind: StepKind, first: Sequence[BoundSelect]
-    ) -> tuple[Answer, Done]:
+    def read_or_abort(self, part: Part[Answer]) -> tuple[Answer, Done]:
         """Run a verb without the lock; its reads are remembered even if it needs more.
 
         Raises:
             NeedsMore: the verb has to write; nothing was written.
         """
         try:
-            return self.run(Mode.READ_OR_ABORT, verb, kind=kind, first=first)
+            return self.run_part(Mode.READ_OR_ABORT, part)
         except NeedsMore:
             self.session.learn()
             raise
 
-    def _once(
-        self,
-        mode: Mode,
-        verb: LedgerVerb[Answer],
-        kind: StepKind | None,
-        first: Sequence[BoundSelect],
-        take: Callable[[Sequence[Rows]], None] | None,
-        ahead: ReadAhead | None,
-    ) -> tuple[Answer, Done]:
+    def _once(self, mode: Mode, part: Part[Answer]) -> tuple[Answer, Done]:
         session = self.session
         committing = False
         try:
-            answers = begin_with_prefetch(session, mode, kind, first, self._reads(ahead))
+            answers = begin_with_prefetch(
+                session, mode, part.kind, part.first, self._reads(part.ahead)
+            )
             if mode is Mode.EXCLUSIVE:
                 mark_if_changed(self.ledger)
-            if take is not None:
-                take(answers)
-            answer = verb(self.ledger)
+            if part.take is not None:
+                part.take(answers)
+            answer = part.verb(self.ledger)
             committing = True
             done = session.commit()
         except psycopg.Error as error:
