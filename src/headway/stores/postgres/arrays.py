@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, repeat
 from struct import Struct, pack
-from typing import cast
+from typing import Any, cast
 
 from psycopg import adapt, pq
-from psycopg.abc import Buffer
 
 from headway.core.check import is_job_id
 
@@ -65,81 +64,41 @@ def _head(size: int, element: int, *, nulls: bool = False) -> bytes:
 _NO_NUMBERS = _head(0, _INT8)
 
 
-class _ListDumper(adapt.Dumper):
-    format = pq.Format.BINARY
+def _pack_numbers(numbers: Numbers) -> bytes:
+    if not numbers:
+        return _NO_NUMBERS
+    size = len(numbers)
+    values = chain.from_iterable(zip(repeat(8, size), numbers, strict=True))
+    return pack(_HEAD + "iq" * size, 1, 0, _INT8, size, 1, *values)
 
 
-class NumbersDumper(_ListDumper):
-    """Packs `Numbers`."""
-
-    oid = 1016
-
-    def dump(self, obj: Numbers) -> Buffer | None:
-        """Pack a list."""
-        if not obj:
-            return _NO_NUMBERS
-        size = len(obj)
-        values = chain.from_iterable(zip(repeat(8, size), obj, strict=True))
-        return pack(_HEAD + "iq" * size, 1, 0, _INT8, size, 1, *values)
+def _pack_flags(flags: Flags) -> bytes:
+    size = len(flags)
+    values = chain.from_iterable(zip(repeat(1, size), flags, strict=True))
+    return _head(size, _BOOL) + pack("!" + "i?" * size, *values)
 
 
-class FlagsDumper(_ListDumper):
-    """Packs `Flags`."""
-
-    oid = 1000
-
-    def dump(self, obj: Flags) -> Buffer | None:
-        """Pack a list."""
-        size = len(obj)
-        values = chain.from_iterable(zip(repeat(1, size), obj, strict=True))
-        return _head(size, _BOOL) + pack("!" + "i?" * size, *values)
+def _pack_maybe_numbers(numbers: MaybeNumbers) -> bytes:
+    parts = [_NULL if one is None else pack("!iq", 8, one) for one in numbers]
+    return _head(len(numbers), _INT8, nulls=True) + b"".join(parts)
 
 
-class MaybeNumbersDumper(_ListDumper):
-    """Packs `MaybeNumbers`."""
-
-    oid = 1016
-
-    def dump(self, obj: MaybeNumbers) -> Buffer | None:
-        """Pack a list."""
-        parts = [_NULL if one is None else pack("!iq", 8, one) for one in obj]
-        return _head(len(obj), _INT8, nulls=True) + b"".join(parts)
+def _pack_ids(ids: Ids) -> bytes:
+    if not ids:
+        return _head(0, _UUID)
+    # Each id is preceded by its length.
+    rows = bytes.fromhex(_SIXTEEN + _SIXTEEN.join(ids).replace("-", ""))
+    return _head(len(ids), _UUID) + rows
 
 
-class IdsDumper(_ListDumper):
-    """Packs `Ids`."""
-
-    oid = 2951
-
-    def dump(self, obj: Ids) -> Buffer | None:
-        """Pack a list."""
-        if not obj:
-            return _head(0, _UUID)
-        # Each id is preceded by its length.
-        rows = bytes.fromhex(_SIXTEEN + _SIXTEEN.join(obj).replace("-", ""))
-        return _head(len(obj), _UUID) + rows
+def _pack_blobs(blobs: Blobs) -> bytes:
+    return _pack_parts(blobs, _BYTEA)
 
 
-class BlobsDumper(_ListDumper):
-    """Packs `Blobs`."""
-
-    oid = 1001
-
-    def dump(self, obj: Blobs) -> Buffer | None:
-        """Pack a list."""
-        return _pack_parts(obj, _BYTEA)
-
-
-class TextsDumper(_ListDumper):
-    """Packs `Texts`."""
-
-    oid = 1009
-
-    def dump(self, obj: Texts) -> Buffer | None:
-        """Pack a list."""
-        if None in obj:
-            return _pack_parts([None if one is None else one.encode() for one in obj], _TEXT)
-        return _pack_parts(list(map(str.encode, cast("tuple[str, ...]", obj))), _TEXT)
+def _pack_texts(texts: Texts) -> bytes:
+    if None in texts:
+        return _pack_parts([None if one is None else one.encode() for one in texts], _TEXT)
+    return _pack_parts(list(map(str.encode, cast("tuple[str, ...]", texts))), _TEXT)
 
 
 def _pack_parts(parts: Sequence[bytes | None], element: int) -> bytes:
@@ -153,13 +112,19 @@ def _pack_parts(parts: Sequence[bytes | None], element: int) -> bytes:
     return _head(len(parts), element, nulls=nulls) + b"".join(packed)
 
 
+def _dumper(oid: int, dump: Callable[[Any], bytes]) -> type[adapt.Dumper]:
+    # A static method, so that packing a list takes one call.
+    members = {"format": pq.Format.BINARY, "oid": oid, "dump": staticmethod(dump)}
+    return type("ListDumper", (adapt.Dumper,), members)
+
+
 DUMPERS: tuple[tuple[type, type[adapt.Dumper]], ...] = (
-    (Numbers, NumbersDumper),
-    (MaybeNumbers, MaybeNumbersDumper),
-    (Flags, FlagsDumper),
-    (Texts, TextsDumper),
-    (Blobs, BlobsDumper),
-    (Ids, IdsDumper),
+    (Numbers, _dumper(1016, _pack_numbers)),
+    (MaybeNumbers, _dumper(1016, _pack_maybe_numbers)),
+    (Flags, _dumper(1000, _pack_flags)),
+    (Texts, _dumper(1009, _pack_texts)),
+    (Blobs, _dumper(1001, _pack_blobs)),
+    (Ids, _dumper(2951, _pack_ids)),
 )
 """The dumpers to register with a connection."""
 
