@@ -26,34 +26,19 @@ from headway.stores.sql.statement import (
     SqlTable,
     Write,
     of,
+    upsert,
 )
 
 _ENTRY = Select(f"SELECT {ENTRY} FROM @entry WHERE name = $1", of("entry"))  # noqa: S608  (names only)
 _ENTRIES = Select(f"SELECT {ENTRY} FROM @entry ORDER BY name", of("entry"))  # noqa: S608  (names only)
-_SAVE_ENTRY = Write(
-    "INSERT INTO @entry VALUES ($1, $2, $3, $4, $5, $6, $7)"
-    " ON CONFLICT (name) DO UPDATE SET"
-    " spec = excluded.spec, revision = excluded.revision, last_fired = excluded.last_fired,"
-    " ahead_until = excluded.ahead_until, folded = excluded.folded,"
-    " first_seen_at = excluded.first_seen_at",
-    of("entry"),
-)
+_SAVE_ENTRY = Write(upsert("entry", ENTRY), of("entry"))
 _TOKENS_BY_ID = Select(f"SELECT {TOKEN} FROM @token WHERE id = ANY ($1)", of("token"))  # noqa: S608  (names only)
 _TOKENS = Select(f"SELECT {TOKEN} FROM @token", of("token"))  # noqa: S608  (names only)
 _TOKEN_COUNT = Select("SELECT count(*) FROM @token", of("token"))
-_SAVE_TOKEN = Write(
-    "INSERT INTO @token VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO UPDATE SET"
-    " spec = excluded.spec, created_at = excluded.created_at,"
-    " created_by = excluded.created_by, used_at = excluded.used_at",
-    of("token"),
-)
+_SAVE_TOKEN = Write(upsert("token", TOKEN), of("token"))
 _REMOVE_TOKEN = Write("DELETE FROM @token WHERE id = $1", of("token"))
 _LEADER = Select("SELECT holder, term, until_at FROM @leader WHERE role = $1", of("leader"))
-_SET_LEADER = Write(
-    "INSERT INTO @leader VALUES ($1, $2, $3, $4) ON CONFLICT (role) DO UPDATE"
-    " SET holder = excluded.holder, term = excluded.term, until_at = excluded.until_at",
-    of("leader"),
-)
+_SET_LEADER = Write(upsert("leader", "role, holder, term, until_at"), of("leader"))
 LINE = "seq, at, author, reason, verb, target, detail"
 """The columns of a line of the trail."""
 _TRAIL_PAGE = Select(

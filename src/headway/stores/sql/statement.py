@@ -72,6 +72,15 @@ def of(*words: str) -> frozenset[str]:
     return frozenset(words)
 
 
+def upsert(table: str, columns: str) -> str:
+    """Return the statement that writes a row, in place of the one with the same first column."""
+    key, *others = names = columns.split(", ")
+    places = ", ".join(f"${place}" for place, _ in enumerate(names, 1))
+    values = ", ".join(f"{name} = excluded.{name}" for name in others)
+    insert = f"INSERT INTO @{table} ({columns}) VALUES ({places})"  # noqa: S608  (names only)
+    return f"{insert} ON CONFLICT ({key}) DO UPDATE SET {values}"
+
+
 class SqlSession(Protocol):
     """One connection within a step, as the shared tables use it."""
 

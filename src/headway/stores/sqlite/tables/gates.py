@@ -15,21 +15,15 @@ from headway.stores.ledger.gaterows import (
     amounts_of,
 )
 from headway.stores.ledger.packing import encode_some
-from headway.stores.sql.statement import DEFINITIONS
+from headway.stores.sql.statement import DEFINITIONS, upsert
 from headway.stores.sqlite.database import flat, text_list
+from headway.stores.sqlite.session import resolve
 from headway.stores.sqlite.tables import SqliteTable
 
 _TEMPLATES = "SELECT name, spec, override FROM template ORDER BY name"
-_SAVE_TEMPLATE = (
-    "INSERT INTO template VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE"
-    " SET spec = excluded.spec, override = excluded.override"
-)
+_SAVE_TEMPLATE = resolve(upsert("template", "name, spec, override"))
 _LOAD = f"SELECT {GATE} FROM gate WHERE name IN carray(?)"  # noqa: S608  (names of columns only)
-_SAVE = (
-    "INSERT INTO gate VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
-    " template = excluded.template, pool = excluded.pool, used = excluded.used,"
-    " timer_at = excluded.timer_at, horizon_at = excluded.horizon_at, rest = excluded.rest"
-)
+_SAVE = resolve(upsert("gate", GATE))
 _REMOVE = "DELETE FROM gate WHERE name = ?"
 _PAGE = f"SELECT {GATE} FROM gate WHERE name > ? ORDER BY name LIMIT ?"  # noqa: S608  (names of columns only)
 _DUE_TIMERS = (

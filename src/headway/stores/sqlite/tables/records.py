@@ -8,9 +8,9 @@ from headway.core.job import ANSWERS_KEPT_MS
 from headway.stores.ledger.columns import WORKER, read_worker, worker_values
 from headway.stores.ledger.rows import KeyRow, SignalRow, TrailRow, WorkerRow
 from headway.stores.sql.records import SqlTrail
-from headway.stores.sql.statement import KEPT_EVENTS, Select, of
+from headway.stores.sql.statement import KEPT_EVENTS, Select, of, upsert
 from headway.stores.sqlite.database import text_list
-from headway.stores.sqlite.session import Session
+from headway.stores.sqlite.session import Session, resolve
 from headway.stores.sqlite.tables import SqliteTable
 
 _KEYS = "SELECT tenant, key, job, body, until_at FROM dedupe WHERE tenant = ? AND key IN carray(?)"
@@ -44,10 +44,7 @@ _ALL_EVENTS = (
     "SELECT scope, event, key, at, kept_until, payload FROM event"
     " WHERE (scope, event) > (?, ?) ORDER BY scope, event LIMIT ?"
 )
-_MAKE_KNOWN = (
-    "INSERT INTO known VALUES (?, ?, ?)"
-    " ON CONFLICT (key) DO UPDATE SET job = excluded.job, run = excluded.run"
-)
+_MAKE_KNOWN = resolve(upsert("known", "key, job, run"))
 _EVENT = (
     "SELECT scope, event, key, at, kept_until, payload FROM event WHERE scope = ? AND event = ?"
 )
@@ -119,11 +116,7 @@ class SqliteSignals(SqliteTable):
 
 
 _WORKER = f"SELECT {WORKER} FROM worker WHERE id = ?"  # noqa: S608  (names of columns only)
-_SAVE_WORKER = (
-    "INSERT INTO worker VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
-    " name = excluded.name, lanes = excluded.lanes, seen_at = excluded.seen_at,"
-    " lease_until = excluded.lease_until, request = excluded.request, lapsed = excluded.lapsed"
-)
+_SAVE_WORKER = resolve(upsert("worker", WORKER))
 _REMOVE_WORKERS = "DELETE FROM worker WHERE id IN carray(?)"
 _LAPSED = (
     f"SELECT {WORKER} FROM worker INDEXED BY worker_lease"  # noqa: S608  (names of columns only)
