@@ -536,7 +536,12 @@ class Translator(Lines):
         self.refuse(len(kinds) > 1 and not kinds <= {"list", "tuple"}, node, "two types in one")
         kind = two if one == NONE or one.kind == "tuple" or one.parts == (NONE,) else one
         kind = replace(kind, optional=one.optional or two.optional)
-        if not (before_body or before_other or one.optional or one == BOOL):
+        if one == NONE:
+            test, body, other = negated(test), other, body
+            before_body, before_other = before_other, before_body
+        # A missing value would be taken for a false test, unless nil is what the test leaves.
+        is_plain = body.type.kind != "bool" and (other.text == "nil" or not body.type.optional)
+        if is_plain and not (before_body or before_other):
             return Value(f"{test:AND} and {body:AND} or {other:AND}", kind, Bind.OR)
         name = self.fresh("value", into=into)
         with self.inside(f"if {test} then", ""):

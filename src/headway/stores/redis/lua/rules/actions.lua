@@ -93,13 +93,7 @@ function Actions.stage_after(step, row, edit)
   if edit.candidates ~= nil then
     FlowOf.check_turns(step.cache, row.kind, row.keyed, edit.candidates)
   end
-  local value
-  if name == row.stage then
-    value = nil
-  else
-    value = { name = name, flow = row.flow, keyed = row.keyed }
-  end
-  return value
+  return name ~= row.stage and { name = name, flow = row.flow, keyed = row.keyed } or nil
 end
 
 -- End a cascade that has no candidates left, as its creation would.

@@ -32,13 +32,7 @@ function ApplySignal.other_run(step, row, key)
   end
   local other = Step.row(step, known[1])
   local is_live = other ~= nil and HELD[other.state] ~= nil and other.run == known[2]
-  local value
-  if is_live then
-    value = known
-  else
-    value = nil
-  end
-  return value
+  return is_live and known or nil
 end
 
 function ApplySignal.apply_new(step, event, row, run)

@@ -45,15 +45,9 @@ function CachedGates.implicit(self, name, capacity)
   if most == nil and not shut then
     return nil
   end
-  local value
-  if most == nil then
-    value = nil
-  else
-    value = 'slots'
-  end
   local view = {
     name = name,
-    kind = value,
+    kind = most ~= nil and 'slots' or nil,
     template = '',
     most = 4611686018427387904,
     free = 4611686018427387904,
@@ -137,12 +131,7 @@ function CachedGates.view_of(self, name, template)
   }
   GateKinds.of(spec.kind).fill_room(self, view, spec, row)
   CachedGates.apply_closing(self, view, row)
-  local one
-  if row ~= nil then
-    one = row.reserved
-  else
-    one = nil
-  end
+  local one = row ~= nil and row.reserved or nil
   if one ~= nil and one.until_at > Time.now and one.amount <= view.most then
     view.reserved = one
   end
@@ -183,12 +172,7 @@ function CachedGates.reserve(self, view)
   if one == nil or spec == nil then
     return nil
   end
-  local known
-  if row ~= nil then
-    known = row.reserved
-  else
-    known = nil
-  end
+  local known = row ~= nil and row.reserved or nil
   local half = math.floor(RESERVED_MS / 2)
   if known == nil or not CachedGates.are_alike(known, one) or known.until_at <= now + half then
     local until_at = now + RESERVED_MS
@@ -250,12 +234,7 @@ end
 -- Remove a rate's starts that have left the window.
 function CachedGates.trim(self, name)
   local row = GateCache.find(self, name)
-  local spec
-  if row ~= nil then
-    spec = GateCache.spec(self, row.template)
-  else
-    spec = nil
-  end
+  local spec = row ~= nil and GateCache.spec(self, row.template) or nil
   if row == nil or spec == nil or not GateKinds.of(spec.kind).counts_starts or row.used == 0 then
     return
   end
@@ -328,12 +307,7 @@ end
 
 function CachedGates.is_keyed(self, gate)
   local row = GateCache.find(self, gate)
-  local spec
-  if row ~= nil then
-    spec = GateCache.spec(self, row.template)
-  else
-    spec = nil
-  end
+  local spec = row ~= nil and GateCache.spec(self, row.template) or nil
   if spec == nil then
     -- A pool without a row of its own: its members' rows have the template.
     return row == nil or row.template ~= ''
@@ -348,13 +322,7 @@ function CachedGates.wake_waiting(self, gate)
   local row = GateCache.find(self, gate)
   if row ~= nil and #row.lanes > 0 then
     for _, lane in ipairs(row.lanes) do
-      local value
-      if lane == ANY_LANE then
-        value = nil
-      else
-        value = lane
-      end
-      Run.wake(value)
+      Run.wake(lane ~= ANY_LANE and lane or nil)
     end
     GateCache.change(self, gate, row.template, row.pool).lanes = {}
   end

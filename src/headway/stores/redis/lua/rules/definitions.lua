@@ -17,25 +17,13 @@ end
 function Definitions.set_gate(step, item, _request)
   local before = Definitions.values(step, item.name)
   GateChanges.set_gate(step, item)
-  local value
-  if Python.same(Definitions.values(step, item.name), before) then
-    value = nil
-  else
-    value = { 'set gate', item.name, '' }
-  end
-  return value
+  return not Python.same(Definitions.values(step, item.name), before) and { 'set gate', item.name, '' } or nil
 end
 
 function Definitions.reset_gate(step, item, _request)
   local before = Definitions.values(step, item.name)
   GateChanges.reset_gate(step, item.name)
-  local value
-  if Python.same(Definitions.values(step, item.name), before) then
-    value = nil
-  else
-    value = { 'reset gate', item.name, '' }
-  end
-  return value
+  return not Python.same(Definitions.values(step, item.name), before) and { 'reset gate', item.name, '' } or nil
 end
 
 function Definitions.values(step, name)
@@ -153,13 +141,7 @@ function Definitions.declare_entry(step, item, _request)
   Definitions.drop_fires(step, row)
   -- A new schedule has missed no fires; the same one still makes up for an outage.
   local same = row.spec ~= nil and Declared.same_schedule(row.spec, spec)
-  local value
-  if same then
-    value = nil
-  else
-    value = Time.now
-  end
-  row.ahead_until = value
+  row.ahead_until = not same and Time.now or nil
   if not same and row.last_fired ~= nil then
     -- The new schedule may fire before the next fire of the former one.
     row.last_fired = math.min(row.last_fired, Time.now)

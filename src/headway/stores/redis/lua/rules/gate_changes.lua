@@ -18,13 +18,7 @@ function GateChanges.declare_gate(step, spec)
     Run.refuse('InvalidValue', message, 'give the new gate another name; jobs are waiting at the old one')
   end
   GateNames.refuse_members_name(spec)
-  local value
-  if known then
-    value = known.override
-  else
-    value = nil
-  end
-  GateTemplates.save_template(step, { spec = spec, override = value })
+  GateTemplates.save_template(step, { spec = spec, override = known and known.override or nil })
   return true
 end
 

@@ -202,13 +202,7 @@ function Outcomes.moment(step, after_ms, until_at)
   if until_at ~= nil then
     return until_at
   end
-  local value
-  if after_ms == nil then
-    value = nil
-  else
-    value = Time.now + math.max(0, after_ms)
-  end
-  return value
+  return after_ms ~= nil and Time.now + math.max(0, after_ms) or nil
 end
 
 Outcomes.APPLY = {
