@@ -7,6 +7,7 @@ from contextlib import suppress
 from threading import Lock
 
 from headway.core.errors import OutcomeUnknown
+from headway.stores.ledger.calls import running_loop
 from headway.stores.redis.failures import is_transient, reply_lost
 from headway.stores.redis.link import (
     Link,
@@ -144,11 +145,7 @@ class Calls:
 
     async def close(self) -> None:
         """Close all links, after the calls of this loop have finished."""
-        here: asyncio.AbstractEventLoop | None
-        try:
-            here = asyncio.get_running_loop()
-        except RuntimeError:
-            here = None
+        here = running_loop()
         with self._lock:
             self.pool.close()
             links = list(self._links.items())

@@ -18,6 +18,15 @@ function Codec.cut(members, from)
   return members
 end
 
+-- Return one field of each record, in their order.
+function Codec.fields(records, name)
+  local values = {}
+  for place = 1, #records do
+    values[place] = records[place][name]
+  end
+  return values
+end
+
 -- Encode a number below 2^32 in four bytes that sort as it does.
 function Codec.n4(number)
   return pack('>I4', number)

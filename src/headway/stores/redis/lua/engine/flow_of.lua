@@ -6,26 +6,13 @@
 
 local FlowOf = {}
 
-local function names_of(gates)
-  local names = {}
-  for place, use in ipairs(gates) do
-    names[place] = use.name
-  end
-  return names
-end
-
-local function characters_of(name)
-  local _, count = string.gsub(name, '[^\128-\191]', '')
-  return count
-end
-
 -- Validate a name, an amount and a hold.
 local function check_words(use)
   local name, amount, most = use.name, use.amount, GateLimits.MAX_CAPACITY
   if name == '' then
     Run.refuse('InvalidValue', 'gate is empty', 'it needs at least one character')
-  elseif #name > NameLimits.MAX_NAME and characters_of(name) > NameLimits.MAX_NAME then
-    local message = 'gate has ' .. characters_of(name) .. ' characters'
+  elseif #name > NameLimits.MAX_NAME and GateNames.characters(name) > NameLimits.MAX_NAME then
+    local message = 'gate has ' .. GateNames.characters(name) .. ' characters'
     Run.refuse('InvalidValue', message, 'at most ' .. NameLimits.MAX_NAME)
   elseif string.find(name, '%z') then
     Run.refuse('InvalidValue', 'gate contains NUL', 'remove the NUL character')
@@ -44,7 +31,7 @@ local function check_together(kind, gates)
   for _, use in ipairs(gates) do
     if seen[use.name] then
       local message = 'job of kind ' .. Run.quoted(kind) .. ' names a gate twice: '
-      local names = table.concat(names_of(gates), ', ')
+      local names = table.concat(Codec.fields(gates, 'name'), ', ')
       local hint = 'name it once, with the sum as amount'
       Run.refuse('InvalidValue', message .. names, hint)
     end
@@ -129,7 +116,7 @@ end
 local function longest_of(names)
   local longest = names[1]
   for _, name in ipairs(names) do
-    if characters_of(name) > characters_of(longest) then
+    if GateNames.characters(name) > GateNames.characters(longest) then
       longest = name
     end
   end

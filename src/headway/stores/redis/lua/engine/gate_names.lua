@@ -64,13 +64,14 @@ local function matches(template, gate)
     and string.find(gate, pattern_of(template)) ~= nil
 end
 
-local function characters(text)
+-- Count the characters of a text in UTF-8.
+function GateNames.characters(text)
   local _, count = string.gsub(text, '[^\128-\191]', '')
   return count
 end
 
 local function fixed_characters(template)
-  return characters((string.gsub(template, PLACEHOLDER, '')))
+  return GateNames.characters((string.gsub(template, PLACEHOLDER, '')))
 end
 
 local function is_better(one, other)
@@ -102,7 +103,7 @@ local function best_member(best, template, spec, gate)
   for _, one in ipairs(spec.members) do
     local pool = pool_of(gate, one[1])
     if pool ~= nil and matches(template, pool) then
-      local size = characters(template) + characters(one[1])
+      local size = GateNames.characters(template) + GateNames.characters(one[1])
       local found = { size = size, template = template, pool = pool }
       best = is_better(found, best) and found or best
     end

@@ -1,8 +1,9 @@
 -- Write declared gates, and update their instances.
 -- python: stores.ledger.gatechanges.save_template, stores.ledger.gatechanges.track_implicit
 -- python: stores.ledger.gatechanges._with_values
--- needs: rules.cached_gates, base.time, base.run, base.python, tables.jobs, tables.permits, tables.gates
--- needs: engine.gate_cache, engine.gate_kinds, engine.gate_names, engine.horizon
+-- needs: rules.cached_gates, base.codec, base.time, base.run, base.python, tables.jobs
+-- needs: tables.permits, tables.gates, engine.gate_cache, engine.gate_kinds, engine.gate_names
+-- needs: engine.horizon
 
 local GateTemplates = {}
 
@@ -22,11 +23,8 @@ end
 
 -- Return which of these jobs hold a permit of the gate, as a set of ids.
 local function holders(gate, rows)
-  local ids, have = {}, {}
-  for place, row in ipairs(rows) do
-    ids[place] = row.id
-  end
-  for _, permit in ipairs(Permits.of_jobs(ids)) do
+  local have = {}
+  for _, permit in ipairs(Permits.of_jobs(Codec.fields(rows, 'id'))) do
     if permit.gate == gate then
       have[permit.job] = true
     end

@@ -2,7 +2,7 @@
 --
 -- Everything is decided before anything is written: which jobs exist, which job has which key, and
 -- whether the gates are declared and the lanes have room.
--- needs: base.run, base.time, tables.counts, tables.lanes, tables.jobs, tables.dedupe
+-- needs: base.codec, base.run, base.time, tables.counts, tables.lanes, tables.jobs, tables.dedupe
 -- needs: rules.insert_limits, rules.state, engine.flow_of, engine.new_jobs, engine.horizon
 
 local Insert = {}
@@ -184,17 +184,9 @@ local function holder_of(batch, job, standing)
   return held.job
 end
 
-local function ids_of(jobs)
-  local ids = {}
-  for place = 1, #jobs do
-    ids[place] = jobs[place].id
-  end
-  return ids
-end
-
 -- Decide which jobs are created. Return a reply for each: {id, created}.
 local function sort_out(batch, jobs, derived)
-  local known, standing = Jobs.known(ids_of(jobs)), standing_keys(jobs)
+  local known, standing = Jobs.known(Codec.fields(jobs, 'id')), standing_keys(jobs)
   local seen, replies = {}, {}
   for place, job in ipairs(jobs) do
     if derived and known[job.id] then

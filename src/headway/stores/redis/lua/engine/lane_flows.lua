@@ -378,10 +378,7 @@ end
 -- Remove from each flow's heads the first that has expired, and those behind it.
 local function stop_at_expired(views)
   for _, view in ipairs(views) do
-    local ids = {}
-    for place, head in ipairs(view.heads) do
-      ids[place] = head.id
-    end
+    local ids = Codec.fields(view.heads, 'id')
     local rows, fresh = Jobs.load(ids), {}
     for place, id in ipairs(ids) do
       if has_expired(rows[id]) then

@@ -111,11 +111,10 @@ function ReadJobs.page(request)
   end
   Snapshot.jobs(snapshot, rows)
   snapshot.reply.cursor = cursor
-  local ids = {}
-  for place, row in ipairs(rows) do
-    ids[place] = row.id
-    if request.notes ~= nil then
-      Snapshot.notes(snapshot, row.id, request.notes)
+  local ids = Codec.fields(rows, 'id')
+  if request.notes ~= nil then
+    for _, id in ipairs(ids) do
+      Snapshot.notes(snapshot, id, request.notes)
     end
   end
   if request.runs then

@@ -1,6 +1,6 @@
 -- Read the whole store in pages: for an audit, and for an export.
--- needs: tables.gates, tables.permits, tables.starts, tables.jobs, tables.lanes, tables.dedupe
--- needs: tables.signals, tables.declared, tables.trail, tables.counts, reads.snapshot
+-- needs: base.codec, tables.gates, tables.permits, tables.starts, tables.jobs, tables.lanes
+-- needs: tables.dedupe, tables.signals, tables.declared, tables.trail, tables.counts, reads.snapshot
 
 local ReadPages = {}
 
@@ -15,10 +15,7 @@ end
 local function add_gates(snapshot, after, limit)
   local reply = snapshot.reply
   local rows, sums = Gates.page(after, limit), Permits.sums(after, limit)
-  local names = {}
-  for place, sum in ipairs(sums) do
-    names[place] = sum[1]
-  end
+  local names = Codec.fields(sums, 1)
   local known = Gates.load(names)
   for place, row in ipairs(rows) do
     reply.gate_page[place] = row.name
@@ -41,28 +38,15 @@ local function add_permits(snapshot, after, limit)
   local place = after:find('\031', 1, true)
   local gate = place and after:sub(1, place - 1) or after
   local rows = Permits.page({ gate, place and after:sub(place + 1) or '' }, limit)
-  local ids, seen = {}, {}
-  for _, permit in ipairs(rows) do
-    if not seen[permit.job] then
-      seen[permit.job] = true
-      ids[#ids + 1] = permit.job
-    end
-  end
-  for _, row in pairs(Jobs.load(ids)) do
-    Snapshot.jobs(snapshot, { row })
-  end
+  Snapshot.jobs(snapshot, Jobs.in_order(Codec.fields(rows, 'job')))
   snapshot.reply.permit_page = rows
   return #rows
 end
 
 local function add_held(snapshot, after, limit)
   local rows = Jobs.held(after, limit)
-  local ids = {}
-  for place, row in ipairs(rows) do
-    ids[place] = row.id
-  end
   Snapshot.jobs(snapshot, rows, 'held')
-  snapshot.reply.permits_of_held = Permits.of_jobs(ids)
+  snapshot.reply.permits_of_held = Permits.of_jobs(Codec.fields(rows, 'id'))
   return #rows
 end
 
@@ -137,10 +121,8 @@ local function keys_of(rows)
 end
 
 function EXPORTED.jobs(snapshot, request)
-  local rows, ids = Jobs.arrived(request.after or 0, request.limit), {}
-  for place, row in ipairs(rows) do
-    ids[place] = row.id
-  end
+  local rows = Jobs.arrived(request.after or 0, request.limit)
+  local ids = Codec.fields(rows, 'id')
   Snapshot.jobs(snapshot, rows)
   Snapshot.runs(snapshot, ids)
   snapshot.reply.permits_of_held = Permits.of_jobs(ids)

@@ -110,11 +110,7 @@ end
 -- Write gates, and delete idle ones.
 --   rows: an array.
 function Gates.save(rows)
-  local names = {}
-  for place, row in ipairs(rows) do
-    names[place] = row.name
-  end
-  local olds = Gates.load(names)
+  local olds = Gates.load(Codec.fields(rows, 'name'))
   local values, gone, named = {}, {}, {}
   local timers, no_timers, horizons, no_horizons = {}, {}, {}, {}
   for _, row in ipairs(rows) do

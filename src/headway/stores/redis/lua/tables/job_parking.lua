@@ -142,11 +142,7 @@ end
 -- Make parked jobs waiting, with the gate's ticket, and add up their time parked.
 --   heads: of the jobs; amounts: what each needs at the gate.
 function JobParking.feed(heads, gate, amounts)
-  local ids = {}
-  for place, head in ipairs(heads) do
-    ids[place] = head.id
-  end
-  change(ids, function(row, place)
+  change(Codec.fields(heads, 'id'), function(row, place)
     row.state = 'waiting'
     row.ticket, row.ticket_amount = gate, amounts[place]
     row.blocked_ms = row.blocked_ms + Time.now - row.parked_since

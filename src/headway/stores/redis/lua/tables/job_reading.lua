@@ -1,5 +1,5 @@
 -- Unpack rows of jobs: whole, as heads, or the parts that a step needs.
--- needs: base.codec, tables.interned, tables.job_record
+-- needs: base.codec, tables.interned, tables.job_record, rules.cascade
 
 local JobReading = {}
 
@@ -154,25 +154,6 @@ end
 
 local EMPTY = {}
 
--- Return the candidates that may be next: first one whose turn was interrupted, then the others.
-local function order_of(cascade)
-  if cascade == nil then
-    return EMPTY
-  end
-  local turn, rest, among = cascade.turn, {}, false
-  for _, name in ipairs(cascade.left) do
-    if name == turn and turn ~= '' then
-      among = true
-    else
-      rest[#rest + 1] = name
-    end
-  end
-  if among then
-    table.insert(rest, 1, turn)
-  end
-  return rest
-end
-
 -- Unpack what a claim needs of a queued job; its arguments are nil if they are stored separately.
 function JobReading.head(raw, id)
   local priority, due, seq, policy, _, run, attempt, blocked =
@@ -183,7 +164,7 @@ function JobReading.head(raw, id)
     id = id,
     keyed = rest.keyed and Codec.unpack_uses(rest.keyed) or EMPTY,
     ticket = rest.ticket,
-    candidates = order_of(rest.cascade),
+    candidates = rest.cascade and Cascade.order(rest.cascade) or EMPTY,
     run = run,
     attempt = attempt,
     stage = rest.stage or '',

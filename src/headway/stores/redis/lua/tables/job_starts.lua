@@ -202,10 +202,7 @@ end
 -- Like `start_plain`, with what each job takes; tickets are removed.
 --   starts: an array of {id, members, candidate, cascade, blocked_ms}.
 function JobStarts.start_gated(starts, worker, request)
-  local ids, whole, slow = {}, {}, {}
-  for place, start in ipairs(starts) do
-    ids[place] = start.id
-  end
+  local ids, whole, slow = Codec.fields(starts, 'id'), {}, {}
   local raws, holder = JobRows.read(ids), Codec.name(worker)
   local written, filed = JobRows.batch(), Filing.batch()
   for _, start in ipairs(starts) do

@@ -42,10 +42,7 @@ end
 -- Make scheduled jobs waiting. Return their flows, as {flow = true}.
 --   rows: with the id of each.
 function JobTiming.promote(rows)
-  local ids = {}
-  for place, row in ipairs(rows) do
-    ids[place] = row.id
-  end
+  local ids = Codec.fields(rows, 'id')
   local raws, flows = JobRows.read(ids), {}
   local written, filed = JobRows.batch(), Filing.batch()
   local lanes = {}

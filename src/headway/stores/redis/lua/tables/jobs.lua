@@ -87,11 +87,7 @@ end
 
 -- Write complete changed jobs; seq, id, lane, tenant, kind and created_at never change.
 function Jobs.save(rows)
-  local ids = {}
-  for place, row in ipairs(rows) do
-    ids[place] = row.id
-  end
-  local raws = JobRows.read(ids)
+  local raws = JobRows.read(Codec.fields(rows, 'id'))
   local written, filed = JobRows.batch(), Filing.batch()
   for _, row in ipairs(rows) do
     local raw = raws[row.id]

@@ -1,7 +1,7 @@
 -- Chores: bounded work caused only by the passing of time, by any number of workers at once, and
 -- the fires of the timetable.
--- needs: base.time, base.write, base.run, base.python, tables.counts, tables.gates, tables.jobs
--- needs: tables.signals, tables.trail, tables.workers, tables.declared
+-- needs: base.codec, base.time, base.write, base.run, base.python, tables.counts, tables.gates
+-- needs: tables.jobs, tables.signals, tables.trail, tables.workers, tables.declared
 -- needs: rules.feeding, engine.horizon, engine.step, engine.gate_cache
 -- needs: engine.new_jobs, engine.insert, rules.attempts, rules.check_limits, rules.promotion
 -- needs: rules.sweep
@@ -78,12 +78,9 @@ local function lapse_workers(step, n)
     if held == n then
       break
     end
-    local most, ids = n - held, {}
+    local most = n - held
     local taken = Jobs.held_by(worker.id, most)
-    for place, one in ipairs(taken) do
-      ids[place] = one.id
-    end
-    Step.load(step, ids)
+    Step.load(step, Codec.fields(taken, 'id'))
     lost, held = lost + Attempts.take_from(step, worker, taken, #taken < most), held + #taken
   end
   return #workers, lost, held

@@ -35,12 +35,8 @@ end
 -- Return the number of the run that is under way; always a new one, so that no reference is used
 -- twice.
 local function run_of(row, one)
-  local id, digits = string.match(one.signal_key, '^([^:]*):(%d+)$')
-  local named = 0
-  if id == row.id and #digits < 10 then
-    named = tonumber(digits)
-  end
-  return math.max(row.run + 1, named)
+  local named = Signals.read_reference(one.signal_key)
+  return math.max(row.run + 1, named and named[1] == row.id and named[2] or 0)
 end
 
 local function is_this_run(row, one)
