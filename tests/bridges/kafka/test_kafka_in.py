@@ -413,3 +413,22 @@ async def test_stop_before_the_first_round_ends_at_once(sink: Sink, letters: Let
     )
     bridge.stop()
     await asyncio.wait_for(bridge.run(), 60)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("stats_cb", 3, "must be a Python object"),
+        ("oauth_cb", "x", "must be a Python object"),
+        ("logger", "x", "must be a Python object"),
+        ("default.topic.config", "x", "must be a Python object"),
+        ("delivery.report.only.error", 3, "should be true or false"),
+    ],
+)
+def test_setting_that_the_client_does_not_take_from_a_file_is_named_with_its_value(
+    name: str, value: object, allowed: str
+) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        read_kafka_settings({"client": {name: value}})
+    assert refused.value.message.startswith(f"kafka.client: {name} is {value!r}")
+    assert allowed in refused.value.message

@@ -6,16 +6,38 @@ import logging
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from headway.core.job import MAX_BATCH
 from headway.runtime.settings_table import Span, Table, read_table
 
 _Name = Annotated[str, Field(min_length=1, max_length=249)]
 
+Plain = str | int | float | bool
+_OBJECTS = frozenset({"logger", "default.topic.config", "on_commit", "on_delivery"})
+"""Settings of the client library that are Python objects, besides the callbacks `…_cb`."""
+
 ValueFormat = Literal["json", "avro", "protobuf", "notifications"]
 
 _log = logging.getLogger("headway.kafka")
+
+
+def _plain_settings(client: dict[str, Plain]) -> dict[str, Plain]:
+    """Refuse settings whose values the client library does not take from a file.
+
+    Its errors for them are not KafkaExceptions, and name neither the table nor the value.
+
+    Raises:
+        ValueError: a setting cannot be given in a file, or not with this value.
+    """
+    for name, value in client.items():
+        if name.endswith("_cb") or name in _OBJECTS:
+            message = f"{name} is {value!r:.80}, but must be a Python object: leave it out"
+            raise ValueError(message)
+        if name == "delivery.report.only.error" and not isinstance(value, bool):
+            message = f"{name} is {value!r:.80}: it should be true or false"
+            raise ValueError(message)
+    return client
 
 
 class InSettings(Table):
@@ -79,7 +101,7 @@ class KafkaSettings(Table):
     servers: str = Field(
         default="127.0.0.1:9092", description="Brokers as host:port, separated by commas."
     )
-    client: dict[str, str | int | float | bool] = Field(
+    client: Annotated[dict[str, Plain], AfterValidator(_plain_settings)] = Field(
         default={}, repr=False, description="Settings of librdkafka, such as security.protocol."
     )
     schema_registry: str | None = Field(
