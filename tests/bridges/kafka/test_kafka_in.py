@@ -63,7 +63,7 @@ class Sink:
             if one.partition in self.room:
                 self.room[one.partition] -= 1
             self.stored.append((one.partition, one.offset))
-        put.created = len(messages) - len(put.unreadable)
+        put.created = [index for index in range(len(messages)) if index not in put.unreadable]
         return put
 
 
@@ -346,11 +346,11 @@ async def test_message_whose_key_has_another_body_is_refused_alone() -> None:
     async with hw.App("memory://") as app:
         sink = EnqueueSink(app, JobReader(kind="ship"))
         first = [incoming(0, n, b'{"n":%d}' % n, b"k%d" % n) for n in range(40)]
-        assert (await sink.put(first)).created == 40
+        assert (await sink.put(first)).created == [*range(40)]
         again = [*first[:20], incoming(0, 50, b'{"n":"other"}', b"k7"), *first[20:]]
         again += [incoming(0, 51, b"{}", b"new"), incoming(0, 52, b"nonsense")]
         put = await sink.put(again)
-        assert put.created == 1
+        assert len(put.created) == 1
         assert {n: type(one) for n, one in put.unreadable.items()} == {
             20: KeyConflict,
             42: InvalidValue,
@@ -432,3 +432,14 @@ def test_setting_that_the_client_does_not_take_from_a_file_is_named_with_its_val
         read_kafka_settings({"client": {name: value}})
     assert refused.value.message.startswith(f"kafka.client: {name} is {value!r}")
     assert allowed in refused.value.message
+
+
+async def test_created_jobs_of_a_batch_are_counted_by_topic(letters: Letters) -> None:
+    async with hw.App("memory://") as app:
+        sink = EnqueueSink(app, JobReader(kind="ship"))
+        bridge = KafkaIn(SETTINGS, sink, letters)
+        batch = [incoming(0, n, key=b"k%d" % n) for n in range(3)]
+        batch += [incoming(0, n, key=b"n%d" % n)._replace(topic="news") for n in range(2)]
+        batch += [incoming(0, 3, key=b"k0"), incoming(0, 4, b"nonsense")]
+        await bridge._store(batch)
+        assert bridge.tally.enqueued == {"orders": 3, "news": 2}

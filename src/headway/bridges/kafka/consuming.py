@@ -204,7 +204,7 @@ class KafkaIn:
                 self._publisher.close()
                 message = "the dead letters were not acknowledged in time"
                 raise ProviderRefused(message) from None
-        self.tally.enqueued[messages[0].topic] += put.created
+        self.tally.enqueued.update(messages[index].topic for index in put.created)
         for one in messages:
             self._stored[one.topic, one.partition] = one.offset + 1
             self._dead_lettered.get((one.topic, one.partition), set()).discard(one.offset)

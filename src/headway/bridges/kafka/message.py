@@ -277,12 +277,12 @@ class Stored:
     """The result of storing a batch.
 
     Attributes:
-        created: number of new jobs.
+        created: indexes of the messages that created something.
         unreadable: errors of the refused messages by index; all others are stored.
     """
 
     def __init__(self) -> None:
-        self.created = 0
+        self.created: list[int] = []
         self.unreadable: dict[int, CallerError] = {}
 
     def read(
@@ -324,7 +324,7 @@ class Stored:
             await self.store(asked[:half], store)
             await self.store(asked[half:], store)
             return
-        self.created += sum(one.created for one in stored)
+        self.created += [n for (n, _), one in zip(asked, stored, strict=True) if one.created]
 
 
 class Sink(Protocol):
