@@ -104,3 +104,15 @@ def test_file_that_cannot_be_created_is_an_error_and_leaves_nothing(headway: Hea
         assert ran.code == 2
         assert "cannot be written" in ran.err
     assert [one.name for one in folder.iterdir() if "jsonl" in one.name] == []
+
+
+def test_standard_output_has_no_character_that_a_terminal_would_interpret(
+    headway: Headway, folder: Path
+):
+    text = "\x9b31m \x85 \u202e \u2028 é"
+    enqueue(new_job(args=json.dumps({"a": text}, ensure_ascii=False).encode()))
+    out = headway("export").out
+    assert out.replace("\n", "").isprintable()
+    assert lines(out)[1]["args"] == {"a": text}
+    headway("export", "--out", "jobs.jsonl")
+    assert text in folder.joinpath("jobs.jsonl").read_text(encoding="utf-8")

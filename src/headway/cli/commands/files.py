@@ -21,7 +21,7 @@ from headway.cli.failures import NO
 from headway.cli.options import AppName, JobFilter
 from headway.cli.progress import Meter, progress
 from headway.cli.session import CommandSession
-from headway.cli.text import to_json
+from headway.cli.text import printable_json, to_json
 from headway.contract.operate import Acted, ActRequest, Verb
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
@@ -79,7 +79,8 @@ def output(path: Path | None, *, force: bool) -> Generator[_Write]:
     """
     if path is None:
         stream = typer.get_binary_stream("stdout")
-        yield stream.write
+        # It may be a terminal.
+        yield lambda line: stream.write(printable_json(line.decode()).encode())
         stream.flush()
         return
     if path.exists() and not force:
