@@ -6,6 +6,9 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
+from headway.cli.commands.files import output
 from headway.contract.outcomes import Succeeded
 from headway.contract.views import JobView, NoteView, RunView
 from tests.cli.conftest import Headway
@@ -116,3 +119,20 @@ def test_standard_output_has_no_character_that_a_terminal_would_interpret(
     assert lines(out)[1]["args"] == {"a": text}
     headway("export", "--out", "jobs.jsonl")
     assert text in folder.joinpath("jobs.jsonl").read_text(encoding="utf-8")
+
+
+def test_exports_to_one_file_at_once_do_not_mix(folder: Path):
+    path = folder / "jobs.jsonl"
+    with output(path, force=True) as first:
+        first(b"first\n" * 3)
+        with output(path, force=True) as second:
+            second(b"second\n")
+        assert path.read_bytes() == b"second\n"
+    assert path.read_bytes() == b"first\n" * 3
+    assert [one.name for one in folder.iterdir() if "jsonl" in one.name] == ["jobs.jsonl"]
+
+
+def test_failed_export_leaves_no_file(folder: Path):
+    with pytest.raises(ValueError, match="lost"), output(folder / "jobs.jsonl", force=False):
+        raise ValueError("lost")
+    assert [one.name for one in folder.iterdir() if "jsonl" in one.name] == []

@@ -89,9 +89,10 @@ def output(path: Path | None, *, force: bool) -> Generator[_Write]:
     if path.exists() and not path.is_file():
         message = f"{path} is not a regular file"
         raise InvalidValue(message, hint="leave out --out, and redirect standard output to it")
-    part = path.with_name(f"{path.name}.part")
+    # Not from tempfile, whose files only their owner can read.
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")
     try:
-        with part.open("wb") as file:
+        with part.open("xb") as file:
             yield file.write
             file.flush()
             os.fsync(file.fileno())
