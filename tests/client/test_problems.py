@@ -129,11 +129,20 @@ async def test_foreign_reply_is_reported_as_such_by_every_call(body: bytes) -> N
         "http://h?x=1",
         "http://h#x",
         "http://\udcff",
+        "http://h..example",
     ],
 )
 def test_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(hw.InvalidValue):
         read_address(url)
+
+
+@pytest.mark.parametrize("url", ["http://xn--a", "http://[v1.a]", "http://☃.net"])
+async def test_address_that_the_http_library_refuses_is_refused_as_an_address(url: str) -> None:
+    client = hw.Client(url, patience="0s")
+    with pytest.raises(hw.InvalidValue, match="is not the URL of a server"):
+        await client.jobs_async()
+    await client.close_async()
 
 
 def test_password_in_an_address_is_refused_and_not_shown() -> None:

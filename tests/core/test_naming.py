@@ -6,7 +6,7 @@ import pytest
 
 from headway.core import naming
 from headway.core.errors import InvalidValue
-from headway.core.naming import MAX_NAME, did_you_mean, read_whole, whole_number
+from headway.core.naming import MAX_NAME, check_host, did_you_mean, read_whole, whole_number
 
 
 def test_hint_names_the_nearest_known_name_or_all_of_them() -> None:
@@ -44,3 +44,14 @@ def test_whole_number_has_a_greatest_length_and_a_least_value() -> None:
     with pytest.raises(InvalidValue) as refused:
         read_whole("timeout_ms", "0", least=1)
     assert refused.value.hint == "it must be a whole number, 1 or more"
+
+
+@pytest.mark.parametrize("name", ["", "db", "db.example.com", "bücher.example", "::1", "x" * 63])
+def test_name_of_a_host_is_returned(name: str) -> None:
+    assert check_host(name) == name
+
+
+@pytest.mark.parametrize("name", ["db..example", ".db", "x" * 64, "\udcff"])
+def test_name_that_cannot_be_resolved_is_refused_with_what_is_allowed(name: str) -> None:
+    with pytest.raises(InvalidValue, match=r"is not the name of a host \(each part has"):
+        check_host(name)

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from headway.core.errors import InvalidValue
+from headway.core.naming import check_host
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 """Used if neither an argument nor HEADWAY_URL gives a URL."""
@@ -65,21 +66,25 @@ def is_server(url: str) -> bool:
     return url.partition("://")[0] in SCHEMES
 
 
+def not_a_server(url: str) -> InvalidValue:
+    """Return the error for a URL that no server can have."""
+    message = f"{url[:80]!r} is not the URL of a server"
+    hint = "use http://127.0.0.1:8080 or https://jobs.example.com, for example"
+    return InvalidValue(message, hint=hint)
+
+
 def _checked_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         port = parts.port
-        (parts.hostname or "").encode("idna")
+        check_host(parts.hostname or "")
     except ValueError:
         parts, port = urlsplit(""), None
     if parts.username is not None or parts.password is not None:
         message = "the server's URL contains a user name or a password"
         raise InvalidValue(message, hint="pass the token as token=, or set HEADWAY_TOKEN")
     if parts.scheme not in SCHEMES or not parts.hostname or port == 0 or not url.isprintable():
-        message = f"{url[:80]!r} is not the URL of a server"
-        raise InvalidValue(
-            message, hint="use http://127.0.0.1:8080 or https://jobs.example.com, for example"
-        )
+        raise not_a_server(url)
     if parts.query or parts.fragment:
         message = "the server's URL contains a query or a fragment"
         raise InvalidValue(message, hint="use https://jobs.example.com, with a path if needed")

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import httpx
 
-from headway.client.address import HttpRequest, RawReply, ReplyLost, ServerAddress, Unreachable
+from headway.client.address import (
+    HttpRequest,
+    RawReply,
+    ReplyLost,
+    ServerAddress,
+    Unreachable,
+    not_a_server,
+)
 
 MOST_CONNECTIONS = 256
 KEPT_CONNECTIONS = 32
@@ -15,7 +22,11 @@ CONNECT_S = 5.0
 
 
 class Transport:
-    """Connection pool to one server; used in one event loop."""
+    """Connection pool to one server; used in one event loop.
+
+    Raises:
+        InvalidValue: the HTTP library cannot make requests to the URL.
+    """
 
     def __init__(self, address: ServerAddress) -> None:
         headers = {
@@ -25,6 +36,11 @@ class Transport:
         }
         if address.token is not None:
             headers["Authorization"] = f"Bearer {address.token}"
+        try:
+            httpx.Request("GET", address.url)
+        except (httpx.InvalidURL, UnicodeError):
+            # Its rules for names of hosts are stricter than those of the address.
+            raise not_a_server(address.url) from None
         self._url = address.url
         self._http = httpx.AsyncClient(
             headers=headers,

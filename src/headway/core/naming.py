@@ -80,6 +80,20 @@ def check_note(what: str, text: object) -> str:
     return check_text(what, text)
 
 
+def check_host(name: str) -> str:
+    """Validate that a name can be looked up, and return it unchanged; it may be empty.
+
+    Raises:
+        InvalidValue: it cannot; resolving it would raise a bare UnicodeError.
+    """
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        message = f"{name[:80]!r} is not the name of a host"
+        raise InvalidValue(message, hint="each part has 1 to 63 characters") from None
+    return name
+
+
 def check_choice(what: str, value: object, choices: Sequence[str]) -> None:
     """Validate a value that is one of a few.
 

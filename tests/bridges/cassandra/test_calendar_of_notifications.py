@@ -183,3 +183,5 @@ def test_settings_errors_name_the_problem() -> None:
         read_cassandra({"hosts": ["a"], "keyspace": "x; DROP"})
     with pytest.raises(InvalidValue, match=r"cassandra\.hosts"):
         read_cassandra({"port": 1})
+    with pytest.raises(InvalidValue, match=r"cassandra\.hosts\.1: 'b\.\.c' is not the name of a"):
+        read_cassandra({"hosts": ["a", "b..c"]})

@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
 from headway.core.job import DAY_MS
+from headway.core.naming import check_host
 from headway.runtime.settings_table import Span, Table, read_table
 
 FARTHEST_MS = 5 * 365 * DAY_MS
@@ -43,7 +44,7 @@ class CassandraSettings(Table):
         history_kept: how long after its intake a notification stays in the history.
     """
 
-    hosts: Annotated[list[str], Field(min_length=1)]
+    hosts: Annotated[list[Annotated[str, AfterValidator(check_host)]], Field(min_length=1)]
     port: int = Field(default=9042, ge=1, le=65_535)
     datacenter: str | None = None
     username: str | None = None

@@ -11,7 +11,7 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from headway.core.errors import InvalidValue
-from headway.core.naming import read_whole
+from headway.core.naming import check_host, read_whole
 
 DEFAULT_NAMESPACE = "headway"
 DEFAULT_PATIENCE = 10_000
@@ -107,9 +107,9 @@ def _conninfo(place: str, libpq: list[tuple[str, str]]) -> str:
         given = conninfo_to_dict(f"postgresql://{place}{query}")
         for host in str(given.get("host") or "").split(","):
             if not host.startswith(("/", "@")):
-                host.encode("idna")
+                check_host(host)
         return make_conninfo("", **given)
-    except (ProgrammingError, UnicodeError) as error:
+    except (ProgrammingError, ValueError) as error:
         # libpq's message names the option or the invalid part. It is not repeated, because the part
         # before the host may contain the password.
         known = re.search(r'invalid URI query parameter: "([^"]*)"', str(error))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from headway.core.errors import InvalidValue
-from headway.core.naming import read_whole
+from headway.core.naming import check_host, read_whole
 
 DEFAULT_NAMESPACE = "main"
 DEFAULT_PORT = 6379
@@ -203,12 +203,7 @@ def _address(text: str, default: int) -> Address:
     if port and not 1 <= read_whole("a port", port) <= 65535:
         message = f"{port} is not a valid port"
         raise InvalidValue(message, hint="from 1 to 65535")
-    try:
-        host.encode("idna")
-    except UnicodeError:
-        message = f"{host[:80]!r} is not the name of a host"
-        raise InvalidValue(message, hint="each part has 1 to 63 characters") from None
-    return Address(host=host or "localhost", port=int(port) if port else default)
+    return Address(host=check_host(host) or "localhost", port=int(port) if port else default)
 
 
 def _service(parts: list[str]) -> str:

@@ -41,6 +41,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
 from headway.core.errors import InvalidValue, SchemaMismatch, StoreMisconfigured, StoreUnavailable
+from headway.core.naming import check_host
 from headway.runtime.timing import pause
 
 DRIVERS = {
@@ -237,7 +238,7 @@ class Directory:
 def _parse_url(url: str) -> URL:
     try:
         found = make_url(_HOSTS.sub(_hosts_as_options, url))
-        (found.host or "").encode("idna")
+        check_host(found.host or "")
     except (ArgumentError, ValueError):
         message = "the directory's URL is not valid"
         raise InvalidValue(message, hint="use for example sqlite:///headway-directory.db") from None
