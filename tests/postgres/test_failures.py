@@ -134,6 +134,10 @@ def test_error_of_a_statement_says_what_to_do(url: str, query: str, kind: type, 
         ("XX001", StoreCorrupt, "backup"),
         ("40001", StoreUnavailable, "try again"),
         ("58030", StoreUnavailable, "log"),
+        ("55P03", StoreUnavailable, "holds a lock"),
+        ("57014", StoreUnavailable, "statement_timeout is too short"),
+        ("25P03", StoreUnavailable, "idle_in_transaction_session_timeout is too short"),
+        ("25P04", StoreUnavailable, "transaction_timeout is shorter"),
     ],
 )
 def test_state_reported_by_a_server_says_what_to_do(url: str, state: str, kind: type, part: str):
@@ -148,7 +152,9 @@ def test_statement_timeout_is_unavailable_and_keeps_its_connection(url: str):
         error = _raised(lambda: db.execute("SELECT pg_sleep(60)"))
         assert not is_broken(error)
         assert db.execute("SELECT 1").fetchone() == (1,)
-    assert isinstance(explain(error, parse_url(url)), StoreUnavailable)
+    explained = explain(error, parse_url(url))
+    assert isinstance(explained, StoreUnavailable)
+    assert "statement_timeout" in explained.hint
 
 
 def test_ended_connection_is_broken_and_unknown_only_while_committing(url: str):

@@ -186,9 +186,26 @@ _MEANINGS = (
         "a pooler gives each transaction another connection: add ?pooled=on to the store URL",
     ),
     _Meaning(
-        ("55P03", "57014", "25P03", "25P04"),
+        ("55P03",),
         StoreUnavailable,
         "another transaction holds a lock: find it in pg_stat_activity, and end it if it hangs",
+    ),
+    _Meaning(
+        ("57014",),
+        StoreUnavailable,
+        "unless it was cancelled by hand, the server is overloaded, the statement waited for a lock"
+        " (see pg_stat_activity), or the role's statement_timeout is too short",
+    ),
+    _Meaning(
+        ("25P03",),
+        StoreUnavailable,
+        "this process stopped within a transaction, or the role's"
+        " idle_in_transaction_session_timeout is too short",
+    ),
+    _Meaning(
+        ("25P04",),
+        StoreUnavailable,
+        "the role's transaction_timeout is shorter than a step may take: set it to 0",
     ),
     _Meaning(("40",), StoreUnavailable, "the step conflicted with another one: try again"),
     _Meaning(("58", "F0"), StoreUnavailable, "see the server's log"),
