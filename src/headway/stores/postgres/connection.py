@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -110,6 +112,25 @@ def connect(options: PostgresOptions) -> Connection:
         raise raised from error
     connection.prepared_max = PREPARED
     return connection
+
+
+@contextmanager
+def plain_connection(options: PostgresOptions) -> Generator[Connection]:
+    """Open a connection with the role's own settings, for the schema and for facts.
+
+    Raises:
+        StoreError: the server is unreachable or refuses.
+        InvariantBroken: the server's refusal means a bug.
+    """
+    try:
+        # No prepared statements: a pooler may give each transaction another connection.
+        with psycopg.connect(
+            options.conninfo, autocommit=True, prepare_threshold=None, **_keepalives(options)
+        ) as connection:
+            yield connection
+    except (psycopg.Error, OSError) as error:
+        raised: StoreError | InvariantBroken = explain(error, options)
+        raise raised from error
 
 
 def _keepalives(options: PostgresOptions) -> dict[str, Any]:

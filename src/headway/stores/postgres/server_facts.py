@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from headway.core.errors import SchemaMismatch
-from headway.stores.postgres.failures import explain
+from headway.stores.postgres.connection import plain_connection
 from headway.stores.postgres.options import PostgresOptions
 from headway.stores.postgres.schema import Version, migrate_schema, version_of
 from headway.stores.postgres.timing import system_clock
@@ -119,12 +119,8 @@ def read_facts(options: PostgresOptions) -> ServerFacts:
     Raises:
         StoreError: the server is unreachable or refuses.
     """
-    try:
-        with psycopg.connect(options.conninfo, autocommit=True, connect_timeout=10) as db:
-            return _ask(db, options)
-    except psycopg.Error as error:
-        meaning = explain(error, options)
-        raise meaning from error
+    with plain_connection(options) as db:
+        return _ask(db, options)
 
 
 def migrate(options: PostgresOptions) -> tuple[int, int]:
@@ -137,12 +133,8 @@ def migrate(options: PostgresOptions) -> tuple[int, int]:
         SchemaMismatch: the schema belongs to another program, or is newer; nothing was changed.
         StoreError: the server is unreachable, or the role lacks privileges.
     """
-    try:
-        with psycopg.connect(options.conninfo, autocommit=True, connect_timeout=10) as db:
-            return migrate_schema(db, options)
-    except psycopg.Error as error:
-        meaning = explain(error, options)
-        raise meaning from error
+    with plain_connection(options) as db:
+        return migrate_schema(db, options)
 
 
 def _ask(db: psycopg.Connection[tuple[Any, ...]], options: PostgresOptions) -> ServerFacts:

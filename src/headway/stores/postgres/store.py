@@ -7,18 +7,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-import psycopg
-
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply, ClaimRequest, SweepReply
 from headway.contract.extensions import Suspicion
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.store import Clock, Sent
 from headway.core.errors import (
-    InvariantBroken,
     OutcomeUnknown,
     StoreChanged,
-    StoreError,
     StoreUnavailable,
 )
 from headway.core.job import TRAIL_KEPT_MS, NewJob
@@ -29,7 +25,7 @@ from headway.stores.ledger.rows import ClosedPeriod
 from headway.stores.ledger.verbs.signal import check_signal
 from headway.stores.postgres.call_queue import TOGETHER, AnyCall, Call, CallQueue, serve, share
 from headway.stores.postgres.caller_transactions import Inserting
-from headway.stores.postgres.connection import Connection
+from headway.stores.postgres.connection import Connection, plain_connection
 from headway.stores.postgres.enqueueing import Enqueues, Woken
 from headway.stores.postgres.failures import explain
 from headway.stores.postgres.link import open_link
@@ -259,12 +255,8 @@ def prepare(options: PostgresOptions) -> None:
         StoreError: it is unsupported, or the server failed; nothing was written.
         InvariantBroken: the server's refusal means a bug.
     """
-    try:
-        with psycopg.connect(options.conninfo, autocommit=True, connect_timeout=10) as connection:
-            ensure_schema(connection, options)
-    except psycopg.Error as error:
-        raised: StoreError | InvariantBroken = explain(error, options)
-        raise raised from error
+    with plain_connection(options) as connection:
+        ensure_schema(connection, options)
 
 
 async def _ask(queue: CallQueue, call: Call[Answer], *, urgent: bool = False) -> Answer:
