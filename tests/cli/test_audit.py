@@ -19,7 +19,7 @@ def hold_a_permit() -> None:
 def test_clean_audit_says_what_it_checked(headway: Headway):
     hold_a_permit()
     ran = headway("audit")
-    assert (ran.code, ran.out) == (0, "no difference in 1 gates, 1 permits, 1 held jobs\n")
+    assert (ran.code, ran.out) == (0, "no difference in 1 gate, 1 permit, 1 held job\n")
     document = headway("audit", "--json").document
     assert document["differences"] == []
     assert (document["permits"], document["held"]) == (1, 1)

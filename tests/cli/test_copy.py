@@ -159,7 +159,7 @@ def test_command_copies_between_any_two_kinds(
     assert headway("send", "noop", "n=1", "--key", "k", "--store", source).code == 0
     assert headway("pause", "lane:main", "--store", source).code == 0
     ran = headway("copy", source, target, "--reason", "a larger disk")
-    assert (ran.code, ran.out) == (0, "1 jobs copied\n")
+    assert (ran.code, ran.out) == (0, "1 job copied\n")
     assert headway("jobs", "--store", target).out == headway("jobs", "--store", source).out
     gates = headway("gates", "--store", target, "--json").document["gates"]
     shut = {gate["name"] for gate in gates if gate["closed_until"] is not None}
@@ -341,7 +341,7 @@ async def test_copy_returns_the_jobs_of_dead_workers(new_url: NewUrl, kind: str)
     target = Rig(open_store(new_url("sqlite"), clock=clock), clock)
     job = await source.add()
     await source.new_worker().take(1)
-    with pytest.raises(InvalidState, match="1 workers live"):
+    with pytest.raises(InvalidState, match="1 worker lives"):
         await copy_store(source.store, target.store, "the tester", Signed(), silent)
     clock.advance(LEASE_MS)
     copied = await copy_store(source.store, target.store, "the tester", Signed(), silent)

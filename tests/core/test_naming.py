@@ -6,7 +6,14 @@ import pytest
 
 from headway.core import naming
 from headway.core.errors import InvalidValue
-from headway.core.naming import MAX_NAME, check_host, did_you_mean, read_whole, whole_number
+from headway.core.naming import (
+    MAX_NAME,
+    check_host,
+    counted,
+    did_you_mean,
+    read_whole,
+    whole_number,
+)
 
 
 def test_hint_names_the_nearest_known_name_or_all_of_them() -> None:
@@ -55,3 +62,11 @@ def test_name_of_a_host_is_returned(name: str) -> None:
 def test_name_that_cannot_be_resolved_is_refused_with_what_is_allowed(name: str) -> None:
     with pytest.raises(InvalidValue, match=r"is not the name of a host \(each part has"):
         check_host(name)
+
+
+def test_noun_after_a_number_has_the_form_for_it() -> None:
+    assert [counted(n, "job") for n in (0, 1, 2)] == ["0 jobs", "1 job", "2 jobs"]
+    assert [counted(n, "gate is", "gates are") for n in ("1", "1,000")] == [
+        "1 gate is",
+        "1,000 gates are",
+    ]

@@ -163,6 +163,17 @@ def resolve(
     return check_name(what, _PLACEHOLDER.sub(fill, template))
 
 
+def counted(number: int | str, one: str, many: str = "") -> str:
+    """Return a number with its noun, as "1 job" or "2 jobs".
+
+    Args:
+        number: how many there are, or that as text, such as "1,000 or more".
+        one: what follows 1.
+        many: what follows any other number (default: `one` and an s).
+    """
+    return f"{number} {one if str(number) == '1' else many or f'{one}s'}"
+
+
 def did_you_mean(
     name: str, known: Iterable[str], otherwise: str = "", *, before: str = "", most: int = 1
 ) -> str:

@@ -44,7 +44,7 @@ from headway.core.errors import (
 from headway.core.gates.spec import check_count
 from headway.core.instant import parse_instant
 from headway.core.job import MAX_BATCH, NewJob, check_made
-from headway.core.naming import check_name
+from headway.core.naming import check_name, counted
 from headway.core.retry import draw
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.timing import Timing, persist
@@ -154,10 +154,10 @@ class SourceSync:
         source.last = scan
         if missing:
             _log.warning(
-                "source %s: created %d missing of %d jobs, spread over %g s",
+                "source %s: created %d missing of %s, spread over %g s",
                 source.name,
                 missing,
-                rows,
+                counted(rows, "job"),
                 scan.window_ms / 1000,
             )
         if refused:
@@ -255,7 +255,7 @@ class SourceSync:
             replies = await self._store.restore([await self._by_id(one) for one in page])
         made = sum(reply.created for reply in replies)
         if made:
-            _log.warning("restored %d jobs in flight, with their permits", made)
+            _log.warning("restored %s in flight, with their permits", counted(made, "job"))
 
     async def _by_id(self, one: InFlight) -> InFlight:
         known = await self._job_of_key(one.job)

@@ -21,6 +21,7 @@ from headway.contract.store import Store
 from headway.contract.views import EntryView
 from headway.core.duration import format_duration
 from headway.core.errors import InvalidValue, StoreError, UnknownJob
+from headway.core.naming import counted
 from headway.core.timetable.schedule import Every
 from headway.runtime import event_loop
 from headway.runtime.app import App
@@ -161,14 +162,18 @@ def _known_entries(session: CommandSession) -> tuple[dict[str, EntryView], str]:
         return {}, error.message
 
 
+def _misses(tick_ms: int, missed: int) -> str:
+    return f"{format_duration(tick_ms)}: misses {counted(missed, 'fire')}"
+
+
 def _print_ticks(session: CommandSession, made: Plan) -> None:
     by = made.by_periods
     session.terminal.facts(
         [
-            ("tick", f"{format_duration(made.tick_ms)}: misses {made.by_tick.missed} fires"),
+            ("tick", _misses(made.tick_ms, made.by_tick.missed)),
             ("cycle", "none" if made.cycle_ms is None else format_duration(made.cycle_ms)),
             *(
-                (what, f"{format_duration(one.tick_ms)}: misses {one.missed} fires")
+                (what, _misses(one.tick_ms, one.missed))
                 for what, one in (("gcd of periods", by), ("lcm of periods", made.by_cycle))
                 if one is not None
             ),

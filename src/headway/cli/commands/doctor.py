@@ -35,6 +35,7 @@ from headway.contract.extensions import Repairable
 from headway.contract.store import Store
 from headway.contract.views import StatsQuery
 from headway.core.errors import InvalidValue, StoreError
+from headway.core.naming import counted
 from headway.runtime.records import record
 from headway.stores.redis.options import SCHEMES as REDIS_SCHEMES
 from headway.stores.sqlite import parse_url
@@ -81,7 +82,7 @@ async def check_store(store: Store) -> list[Finding]:
     total = sum(stats.counts.values())
     found = await store.suspicion() if isinstance(store, Repairable) else None
     return [
-        ok("store", f"{stats.identity}, epoch {stats.epoch}, {total:,} jobs")
+        ok("store", f"{stats.identity}, epoch {stats.epoch}, {counted(f'{total:,}', 'job')}")
         if found is None
         else problem("store", f"nothing is claimed: {found.message}", found.hint),
         *await check_clock(store),
@@ -189,12 +190,14 @@ def audit(session: CommandSession) -> None:
     if session.json:
         session.terminal.document(record(found))
     else:
-        looked = f"{found.gates} gates, {found.permits} permits, {found.held} held jobs"
+        gates, permits = counted(found.gates, "gate"), counted(found.permits, "permit")
+        looked = f"{gates}, {permits}, {counted(found.held, 'held job')}"
         if found.differences:
             session.terminal.table(
                 ["WHERE", "DIFFERENCE"], [(one.where, one.what) for one in found.differences], ""
             )
-            session.terminal.remark(f"{len(found.differences)} differences in {looked}", "red")
+            differences = counted(len(found.differences), "difference")
+            session.terminal.remark(f"{differences} in {looked}", "red")
         else:
             session.terminal.line(f"no difference in {looked}")
     if found.differences:

@@ -28,7 +28,7 @@ from headway.contract.views import StatsQuery
 from headway.core.check import LATEST
 from headway.core.errors import CallerError, HeadwayError, InvalidValue, StoreFull
 from headway.core.job import MAX_BATCH, NewJob
-from headway.core.naming import check_note, did_you_mean
+from headway.core.naming import check_note, counted, did_you_mean
 from headway.runtime.app import App
 from headway.runtime.inserting import CancelledJob, Importer
 from headway.runtime.records import job_record
@@ -133,7 +133,7 @@ def export(
             lambda store: write_export(store, wanted, write, meter, trail=trail)
         )
     if out is not None:
-        session.terminal.remark(f"{count} jobs written to {out}")
+        session.terminal.remark(f"{counted(count, 'job')} written to {out}")
 
 
 _HINT = "return a list of jobs from kind.make(...), or yield them; async functions do not work"
@@ -381,7 +381,8 @@ async def _import(session: CommandSession, work: Import, stream: BinaryIO, meter
         return await work.run(stream, meter)
     except BaseException:
         # The error that follows does not say how much has been done.
-        session.terminal.remark(f"stopped after {work.tally.created} jobs were made")
+        made = counted(work.tally.created, "job was", "jobs were")
+        session.terminal.remark(f"stopped after {made} made")
         raise
 
 
@@ -422,10 +423,10 @@ def _print_tally(session: CommandSession, tally: _Tally) -> None:
         session.terminal.document({**asdict(tally), "refused": refused})
         return
     parts = [
-        f"{tally.rows} rows",
-        f"{tally.created} jobs made",
+        counted(tally.rows, "row"),
+        f"{counted(tally.created, 'job')} made",
         f"{tally.existing} there already" if tally.existing else "",
         f"{tally.cancelled} cancelled" if tally.cancelled else "",
-        f"{len(tally.refused)} rows refused" if tally.refused else "",
+        f"{counted(len(tally.refused), 'row')} refused" if tally.refused else "",
     ]
     session.terminal.line(", ".join(filter(None, parts)))

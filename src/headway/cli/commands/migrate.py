@@ -32,6 +32,7 @@ from headway.contract.views import (
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidState, InvalidValue, StoreError, StoreUnavailable
 from headway.core.job import MAX_BATCH, TRAIL_KEPT_MS
+from headway.core.naming import counted
 from headway.core.state import State
 from headway.stores import open_store
 from headway.stores.ledger.gaterows import FOREVER
@@ -201,7 +202,7 @@ async def _carry_closed(
 ) -> tuple[dict[str, int], dict[str, int]]:
     before, line = await _state(source)
     if running := before.counts.get(State.RUNNING, 0):
-        message = f"{running} jobs of the store to copy from are running"
+        message = f"the store to copy from has {counted(running, 'running job')}"
         raise InvalidState(message, hint="stop its workers, then copy again")
     rows = await _carry(source, target, before, meter)
     after, last_line = await _state(source)
@@ -249,7 +250,8 @@ async def _check_stopped(source: Movable) -> None:
     living = [worker for worker in workers if worker.lease_until > stats.now]
     if living:
         names = ", ".join(worker.name or worker.id for worker in living[:3])
-        message = f"{len(living)} workers live on the store to copy from: {names}"
+        live = counted(len(living), "worker lives", "workers live")
+        message = f"{live} on the store to copy from: {names}"
         left = rounded_duration(max(worker.lease_until for worker in living) - stats.now)
         hint = f"stop them; if they were killed, wait until their leases have ended, in {left}"
         raise InvalidState(message, hint=hint)
@@ -323,7 +325,7 @@ def copy(
             {"rows": copied.rows, "jobs": copied.counts, "closed": copied.closed}
         )
         return
-    session.terminal.line(f"{sum(copied.counts.values())} jobs copied")
+    session.terminal.line(f"{counted(sum(copied.counts.values()), 'job')} copied")
     session.terminal.remark("FROM is paused and stays paused; point all processes to TO")
     if copied.closed:
         session.terminal.remark(

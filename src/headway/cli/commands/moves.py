@@ -19,6 +19,7 @@ from headway.cli.session import CommandSession
 from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
 from headway.contract.store import Store
 from headway.core.errors import InvalidValue
+from headway.core.naming import counted
 from headway.core.state import FINAL, State
 
 
@@ -82,7 +83,7 @@ async def _on_filter(
 
 def _ask_first(session: CommandSession, move: ActRequest, wanted: JobFilter, *, yes: bool) -> None:
     number = "" if yes else session.with_store(lambda store: _how_many(store, wanted))
-    jobs = "1 job" if number == "1" else f"{number} jobs"
+    jobs = counted(number, "job")
     if number and not session.terminal.confirmed(f"{move.verb} {jobs}?"):
         message = f"to {move.verb} {jobs} needs confirmation"
         raise InvalidValue(message, hint="answer y, or pass --yes")

@@ -22,7 +22,7 @@ from headway.core.duration import parse_duration
 from headway.core.errors import InvalidArguments, InvalidValue, PayloadTooLarge
 from headway.core.instant import format_instant, optional_moment
 from headway.core.job import DEFAULT_PRIORITY, MAX_ARGS, MAX_BATCH, MAX_PRIORITY, NewJob
-from headway.core.naming import check_name
+from headway.core.naming import check_name, counted
 from headway.runtime.app import App
 from headway.runtime.handler import RESERVED
 
@@ -289,4 +289,4 @@ def _print_sent(session: CommandSession, sent: SentJobs) -> None:
         if not sent.created:
             session.terminal.remark("a job with this key already exists", "dim")
     else:
-        session.terminal.line(f"{sent.created} jobs sent")
+        session.terminal.line(f"{counted(sent.created, 'job')} sent")

@@ -15,6 +15,7 @@ from headway.contract.store import Store
 from headway.contract.views import LanesQuery, StatsQuery
 from headway.core.duration import format_duration
 from headway.core.errors import CallerError, StoreError
+from headway.core.naming import counted
 
 
 async def check_kafka(settings: Settings) -> list[Finding]:
@@ -38,13 +39,13 @@ async def check_kafka(settings: Settings) -> list[Finding]:
     found += [
         warning(
             "kafka",
-            f"{lag} messages behind in partition {partition} of {topic}",
+            f"{counted(lag, 'message')} behind in partition {partition} of {topic}",
             "start another `headway bridge kafka-in`, or check its log",
         )
         for (topic, partition), lag in behind.items()
     ]
-    total = sum(seen.lag.values())
-    return found or [ok("kafka", f"the group {read.in_.group} is {total} messages behind")]
+    total = counted(sum(seen.lag.values()), "message")
+    return found or [ok("kafka", f"the group {read.in_.group} is {total} behind")]
 
 
 async def check_calendar(settings: Settings, store: Store) -> list[Finding]:
@@ -65,18 +66,19 @@ async def check_calendar(settings: Settings, store: Store) -> list[Finding]:
         return [warning("calendar", "it has never been read", hint), *history]
     found: list[Finding] = []
     ahead = ahead_ms(progress, now)
-    progress_text = f"read {format_duration(ahead)} ahead, {progress.rows_read:,} rows so far"
+    rows = counted(f"{progress.rows_read:,}", "row")
+    progress_text = f"read {format_duration(ahead)} ahead, {rows} so far"
     if ahead < link.settings.horizon // 2:
         found.append(
             problem("calendar", progress_text, "see calendar_behind in docs/how-to/cassandra.md")
         )
     if progress.shards != link.settings.shards:
-        made = (
-            f"created with {progress.shards} shards, but cassandra.shards is {link.settings.shards}"
-        )
+        shards = counted(progress.shards, "shard")
+        made = f"created with {shards}, but cassandra.shards is {link.settings.shards}"
         found.append(problem("calendar", made, "set it to the number it was created with"))
     if progress.refused:
-        kept = f"{progress.refused:,} rows were refused, and are kept separately"
+        refused = counted(f"{progress.refused:,}", "row was", "rows were")
+        kept = f"{refused} refused, and kept separately"
         found.append(warning("calendar", kept, "see calendar_refused in docs/how-to/cassandra.md"))
     return [*(found or [ok("calendar", progress_text)]), *history]
 

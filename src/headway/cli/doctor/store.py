@@ -22,6 +22,7 @@ from headway.contract.views import (
 )
 from headway.core.duration import format_duration
 from headway.core.local_time import DAY_MS
+from headway.core.naming import counted
 from headway.core.state import State
 from headway.server.finding import underway_jobs
 
@@ -82,9 +83,10 @@ async def check_lanes(store: Store) -> list[Finding]:
     lanes = await store.read(LanesQuery())
     for lane in lanes:
         if lane.unfinished and not lane.workers:
-            found = f"the lane {lane.name} has {lane.unfinished} jobs but no live worker"
+            found = f"the lane {lane.name} has {counted(lane.unfinished, 'job')} but no live worker"
             findings.append(warning("lanes", found, _worker_for(lane.name)))
-    return findings or [ok("lanes", f"{len(lanes)} lanes; every lane with jobs has a worker")]
+    number = counted(len(lanes), "lane")
+    return findings or [ok("lanes", f"{number}; every lane with jobs has a worker")]
 
 
 def _worker_for(lane: str) -> str:
@@ -166,11 +168,12 @@ async def check_gates(store: Store) -> list[Finding]:
     if empty:
         found = f"{_number(empty)} without a member of any capacity: {_some(empty)}"
         findings.append(warning("empty", found, f"no job can pass; {ADD_MEMBERS}"))
-    return findings or [ok("gates", f"{count} gates, none closed, opening hours computed ahead")]
+    number = counted(count, "gate")
+    return findings or [ok("gates", f"{number}, none closed, opening hours computed ahead")]
 
 
 def _number(gates: list[str]) -> str:
-    return "1 gate is" if len(gates) == 1 else f"{len(gates)} gates are"
+    return counted(len(gates), "gate is", "gates are")
 
 
 def _some(gates: list[str]) -> str:
@@ -190,7 +193,8 @@ async def check_permits(store: Store) -> list[Finding]:
     """Check that permits match their holders, and counts match permits."""
     found = await whole_audit(store)
     if not found.differences:
-        return [ok("permits", f"{found.permits} permits of {found.gates} gates add up")]
+        permits = counted(found.permits, "permit")
+        return [ok("permits", f"{permits} of {counted(found.gates, 'gate')} add up")]
     hint = "this is a bug in Headway: please report it with the output of headway audit"
     return [problem("permits", f"{one.where}: {one.what}", hint) for one in found.differences][
         :_LISTED

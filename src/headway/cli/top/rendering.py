@@ -15,6 +15,7 @@ from headway.cli.text import to_json
 from headway.cli.top.snapshot import Snapshot, View
 from headway.contract.views import GateState, JobView, LaneView, RunView
 from headway.core.hidden import hidden_text, hidden_value
+from headway.core.naming import counted
 from headway.core.state import State
 from headway.server.finding import run_times
 
@@ -273,7 +274,7 @@ def _queued(counts: Mapping[str, int]) -> int:
 
 
 def _wait(number: int) -> str:
-    return f"{number:,} jobs wait" if number != 1 else "1 job waits"
+    return counted(f"{number:,}", "job waits", "jobs wait")
 
 
 # ---------------------------------------------------------------------------------- one job
