@@ -68,10 +68,18 @@ def test_bad_file_is_an_error_with_file_and_key(folder: Path, text: str, said: s
 def test_bad_variable_is_an_error_with_its_name_and_never_its_value(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setenv("HEADWAY_LOG_FORMAT", "hunter2")
-    with pytest.raises(InvalidValue, match="HEADWAY_LOG_FORMAT: it should be 'auto'") as caught:
+    monkeypatch.setenv("HEADWAY_LOG_FILE_KEEP", "hunter2")
+    with pytest.raises(InvalidValue, match="HEADWAY_LOG_FILE_KEEP: it should be a whole") as caught:
         load_settings()
     assert "hunter2" not in str(caught.value)
+
+
+def test_variable_that_is_not_one_of_its_choices_is_an_error_with_its_value(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("HEADWAY_LOG_LEVEL", "loud")
+    with pytest.raises(InvalidValue, match=r"HEADWAY_LOG_LEVEL: .*'debug', .*is .loud"):
+        load_settings()
 
 
 def test_variable_for_a_table_is_json(monkeypatch: pytest.MonkeyPatch):

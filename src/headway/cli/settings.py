@@ -6,7 +6,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
@@ -192,7 +192,7 @@ def _read_file() -> tuple[Path, dict[str, Any]]:
 
 
 def _explained(error: ValidationError, path: Path, written: Mapping[str, object]) -> InvalidValue:
-    """Return an error for the first fault; it never shows the value of a variable."""
+    """Return an error for the first fault; it shows the value of a variable only for a choice."""
     errors = error.errors(include_url=False)
     key = str(errors[0]["loc"][0])
     known = Settings.model_fields
@@ -201,7 +201,9 @@ def _explained(error: ValidationError, path: Path, written: Mapping[str, object]
         return InvalidValue(f"{path}: there is no setting {key!r}", hint=hint)
     variable = PREFIX + key.upper()
     by_variable = bool(os.environ.get(variable))
-    shown = known[key].repr and not by_variable
+    # The value of any other variable may be a secret.
+    is_choice = get_origin(known[key].annotation) is Literal
+    shown = known[key].repr and (is_choice or not by_variable)
     first = faults(errors, written, shows=lambda _: shown, toml=True)[0]
     where = variable if by_variable else f"{path}: {first.where}"
     return InvalidValue(f"{where}: {first.what}", hint=first.hint or known[key].description or "")
