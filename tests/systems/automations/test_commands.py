@@ -284,6 +284,22 @@ def test_limit_has_the_range_of_the_route(headway: Headway, folder: Path, reposi
     assert headway("automations", "limit", "0", "--json").document["max"] == 0
 
 
+@pytest.mark.parametrize("name", ["list", "plan"])
+def test_invalid_entry_ends_a_listing_with_1(
+    headway: Headway, folder: Path, repository: Path, name: str
+) -> None:
+    assert headway("migrate").code == 0
+    write(folder, entry("right", repository), entry("wrong", repository, schedule="moonrise"))
+    ran = headway("automations", name)
+    assert ran.code == 1
+    assert "right" in ran.out
+    assert ran.err.count("automations.toml:") == 1
+    ran = headway("automations", name, "--json")
+    assert (ran.code, len(json.loads(ran.out)["errors"])) == (1, 1)
+    write(folder, entry("right", repository))
+    assert headway("automations", name).code == 0
+
+
 def test_problems_are_reported_clearly(headway: Headway, folder: Path, repository: Path) -> None:
     ran = headway("automations", "plan")
     assert ran.code == 2

@@ -15,6 +15,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
+from headway.cli.failures import NO
 from headway.cli.session import CommandSession
 from headway.cli.terminal import rounded_duration
 from headway.contract.store import Store
@@ -71,13 +72,15 @@ LONGEST_SESSION = "365d"
 def automations(session: CommandSession, file: FileName = None) -> None:
     """List the entries of automations.toml with their next fire and latest session.
 
-    An invalid entry is shown with its file and line; it does not affect the others.
+    An invalid entry is shown with its file and line; it does not affect the others. Exits with 1 if
+    there are any.
     """
     dispatcher = _dispatcher(session, file)
     rows = session.with_app(_app(session, dispatcher), lambda store: listing(store, dispatcher))
     faults = [str(one) for one in dispatcher.faults]
     if session.json:
         session.terminal.document({"automations": rows, "errors": faults})
+        _end(session, faults)
         return
     now = REAL.wall_at()
     session.terminal.table(
@@ -95,8 +98,7 @@ def automations(session: CommandSession, file: FileName = None) -> None:
         ],
         empty="the file has no valid entry",
     )
-    for fault in faults:
-        session.terminal.remark(fault, "red")
+    _end(session, faults)
 
 
 @command(app, "plan")
@@ -114,7 +116,8 @@ def plan(
     `headway serve --system automations` needs no tick: it fires each entry on time.
 
     An interval counts from when the store first saw its entry. Without a store, or before it has
-    seen the entry, the fires are unknown and do not count towards the tick.
+    seen the entry, the fires are unknown and do not count towards the tick. Exits with 1 if there
+    are invalid entries.
     """
     dispatcher = _dispatcher(session, file)
     now = REAL.wall_at()
@@ -125,6 +128,7 @@ def plan(
     faults = [str(one) for one in dispatcher.faults]
     if session.json:
         session.terminal.document({"plan": made, "unseen": unseen, "errors": faults})
+        _end(session, faults)
         return
     rows = {
         one.name: (
@@ -150,8 +154,20 @@ def plan(
     if unseen:
         because = f": {why}" if why else ", which the store does not have yet"
         session.terminal.remark(f"without the fires of {', '.join(unseen)}{because}", "yellow")
-    for fault in faults:
-        session.terminal.remark(fault, "red")
+    _end(session, faults)
+
+
+def _end(session: CommandSession, faults: list[str]) -> None:
+    """Show the invalid entries, and exit with 1 if there are any.
+
+    Raises:
+        Exit: with code 1, there are invalid entries.
+    """
+    if not session.json:
+        for fault in faults:
+            session.terminal.remark(fault, "red")
+    if faults:
+        raise typer.Exit(NO)
 
 
 def _known_entries(session: CommandSession) -> tuple[dict[str, EntryView], str]:
