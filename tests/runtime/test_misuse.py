@@ -92,6 +92,7 @@ def test_generator_cannot_be_a_handler(app: hw.App) -> None:
         lambda app: app.observe(plain, 3),
         lambda app: app.importer("rows")(3),
         lambda app: app.source()(3),
+        lambda app: app.source(3),
         lambda _: hw.App("memory:").move_to(3),  # pyright: ignore[reportArgumentType]  (as below)
         lambda _: hw.App(store=3),  # pyright: ignore[reportArgumentType]  (what the test is about)
     ],

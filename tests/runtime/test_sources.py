@@ -340,6 +340,15 @@ async def test_blocking_source_is_read_to_its_end_and_closed_in_one_thread(app: 
     assert len(set(threads)) == 1
 
 
+def test_source_without_brackets_is_one_without_options(app: hw.App) -> None:
+    @app.source
+    def leads() -> list[hw.NewJob]:
+        return []
+
+    assert app.sources == {"leads": leads}
+    assert isinstance(leads, hw.Source)
+
+
 async def test_two_sources_with_one_name_and_odd_options_are_refused(app: hw.App) -> None:
     declare(app, SourceTable())
     with pytest.raises(InvalidValue, match="two sources 'leads'"):

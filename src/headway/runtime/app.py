@@ -232,12 +232,19 @@ class App:
 
         return add
 
-    def source(self, **options: Unpack[SourceOptions]) -> Callable[[RowsFunction], Source]:
+    @overload
+    def source(self, fn: RowsFunction, /) -> Source: ...
+
+    @overload
+    def source(self, /, **options: Unpack[SourceOptions]) -> Callable[[RowsFunction], Source]: ...
+
+    def source(self, fn: RowsFunction | None = None, /, **options: Unpack[SourceOptions]) -> object:
         """Declare the jobs that should be pending according to the application's own tables.
 
         Returns:
-            A decorator that turns the function into a `Source`. The function yields jobs (from a
-            kind's `make`, each with a key); jobs that the store already has are left unchanged.
+            The `Source` of the function, or with options a decorator that returns it. The function
+            yields jobs (from a kind's `make`, each with a key); jobs that the store already has are
+            left unchanged.
 
         Raises:
             InvalidValue: an option is not valid, there already is a source of this name, or what it
@@ -252,7 +259,7 @@ class App:
             self.sources[source.name] = source
             return source
 
-        return declare
+        return declare if fn is None else declare(fn)
 
     def kind(self, kind: Kind | str) -> Kind:
         """Return the kind with this name.
