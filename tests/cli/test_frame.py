@@ -96,6 +96,11 @@ def test_help_of_every_command_lists_its_options_with_store_and_json(headway: He
         (["jobs", "--state", "asleep"], "headway: invalid value for '--state'"),
         (["job"], "headway: missing argument"),
         (["gates", "nope"], "headway: no such command 'nope'"),
+        *(
+            ([group, name], f"headway: no such command '{name}' (headway {group} lists them)\n")
+            for group in ("gates", "lanes", "timetable", "bridge")
+            for name in ("list", "ls")
+        ),
         (["--nope"], "headway: no such option: --nope"),
     ],
 )

@@ -71,12 +71,14 @@ def _usage(error: typer.TyperException) -> str:
 
 
 def _where_to_look(error: typer.TyperException) -> str:
-    context = getattr(error, "ctx", None)
-    if not isinstance(context, typer.Context):
-        path = getattr(context, "command_path", "headway")
-        return f"see {path} --help"
-    return f"see {context.command_path} --help"
+    path = getattr(getattr(error, "ctx", None), "command_path", "headway")
+    if error.format_message() in _NO_LIST:
+        # Every group lists when it is called without one of its commands.
+        return f"{path} lists them"
+    return f"see {path} --help"
 
+
+_NO_LIST = ("No such command 'list'.", "No such command 'ls'.")
 
 DONE = 0
 """The command succeeded."""
