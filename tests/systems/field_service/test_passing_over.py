@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
 
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import CloseGate, DefineRequest
 from headway.contract.views import JobView
+from headway.core.job import NewJob
+from headway.runtime.job import Job
 from headway.runtime.timing import REAL
+from headway.systems.field_service import follow_ups
+from headway.systems.field_service.follow_ups import FollowUps
 from headway.systems.field_service.passing_over import pass_over_assigned
 from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field
 
@@ -149,3 +157,21 @@ async def test_request_waiting_for_the_dispatchers_choice_is_not_skipped(
         told = await field.becomes(second["id"], "assigned")
         assert told["technician"] == "ada"
         assert await field.jobs("alert_dispatcher") == []
+
+
+async def test_every_request_that_waits_for_an_assigned_technician_is_reviewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(follow_ups, "MAX_BATCH", 2)
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada")
+        await field.stop(next(iter(field.workers)))
+        taken, *others = [(await field.ask())["id"] for _ in range(6)]
+        then: list[NewJob] = []
+        me = cast("Job", SimpleNamespace(id=taken, then=lambda *jobs: then.extend(jobs)))
+        before = await field.jobs("offer_review")
+        for _ in range(2):
+            await FollowUps(field.system.context).taken(me, taken, "", "ada", 1)
+        stored = [one for one in await field.jobs("offer_review") if one not in before]
+        assert [one.subject for one in then] == 2 * [taken, others[0]]
+        assert sorted(str(one.subject) for one in stored) == sorted(others[1:])

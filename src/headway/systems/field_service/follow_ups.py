@@ -51,7 +51,6 @@ REASSIGNED = "given to "
 SOON = "10s"
 """Time for a request taken from its technician to be assigned to the next."""
 MOST_WAITS = 3
-_MOST = MAX_BATCH - 100
 _MISSED = frozenset({CallStatus.BUSY, CallStatus.NO_ANSWER, CallStatus.FAILED, CallStatus.CANCELED})
 BY_CALL = "by call"
 """Reason of an answer given by pressing a key; that call ends by itself."""
@@ -155,7 +154,11 @@ class FollowUps:
             return Snooze(after=DIRECTORY_RETRY)
         others = [one for one in await self._waiting_for(candidate) if one != job]
         reviews = (context.review_job(one, "taken", me.id, one) for one in (job, *others))
-        me.then(*messages, *reviews)
+        jobs = [*messages, *reviews]
+        # What a settlement has no room for; if this run is repeated, with the same ids.
+        for start in range(MAX_BATCH, len(jobs), MAX_BATCH):
+            await context.store.enqueue(jobs[start : start + MAX_BATCH])
+        me.then(*jobs[:MAX_BATCH])
         return None
 
     async def _messages(self, view: JobView, winner: str, run: int) -> list[NewJob]:
@@ -185,9 +188,7 @@ class FollowUps:
                 for one in jobs.rows
                 if one.cascade is not None and technician in one.cascade.left
             ]
-            if len(found) >= _MOST:
-                break
-        return found[:_MOST]
+        return found
 
     async def ring_ended(self, me: Job, job: str, state: str, reason: str) -> None:
         """Decline the offer if its technician could not be reached, so that the next one is asked.
