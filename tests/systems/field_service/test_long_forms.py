@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from headway.systems.telephony.twilio_webhooks import to_twiml
 from headway.systems.telephony.voice import Ask, Say
 from tests.systems.field_service.field_rig import HERE, a_field
 
+NEWER = "\U0003fff0"
+"""A code point that is not assigned yet."""
 ODD = "smells of gas\x0b\x01 & \x85<fumes>\n\n\ttoday \U0001f525"
 LONG = Request(
     customer=Customer(name="Bo " * 66, phone="+14155550100"),
@@ -87,3 +90,14 @@ def test_characters_no_document_can_contain_are_omitted():
         assert all(one.isprintable() for one in words)
         assert "gas & <fumes> today \U0001f525" in words
         assert "<Say>" in to_twiml(Say(text=words))
+
+
+def test_characters_newer_than_pythons_tables_are_kept():
+    assert unicodedata.category(NEWER) == "Cn"
+    request = Request(
+        customer=Customer(name="Bo Li", phone="+14155550100"),
+        position=Position(**HERE),
+        address="",
+        description=f"smells {NEWER}",
+    )
+    assert f"smells {NEWER}" in offer_written(request, 1.0)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 from headway.systems.field_service.request import Position, Request, Urgency
+from headway.systems.telephony.texts import plain_text
 
 BYE = "Goodbye."
 ASK_AGAIN = "That is not a valid answer."
@@ -21,8 +20,6 @@ MOST_PLACE, MOST_DETAIL, MOST_NAME = 200, 250, 100
 Source: Twilio accepts 1,600 characters in a message and 4,000 in a script, which contains a
 question twice; Vonage speaks 1,500.
 """
-_UNSAID = frozenset({"Cc", "Cs", "Cn"})
-"""Unicode categories that XML cannot contain: controls, surrogates, unassigned."""
 
 
 def place_text(request: Request) -> str:
@@ -37,8 +34,7 @@ def place(position: Position) -> str:
 
 def _short(text: str, most: int) -> str:
     """Return a text as one line of printable characters, truncated to `most`."""
-    plain = (one if unicodedata.category(one) not in _UNSAID else " " for one in text)
-    line = " ".join("".join(plain).split())
+    line = " ".join(plain_text(text).split())
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 

@@ -119,6 +119,15 @@ class TextProvider(TelephonyProvider, Protocol):
         ...
 
 
+_UNSAID = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Controls, and what no XML document can contain, not even escaped."""
+
+
+def plain_text(text: str) -> str:
+    """Replace by spaces what a provider refuses, or speaks an error message for."""
+    return _UNSAID.sub(" ", text)
+
+
 _FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 

@@ -5,7 +5,6 @@ The simulated provider sends the same webhooks; its own name is then the `provid
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,7 @@ from headway.core.errors import InvalidValue
 from headway.server.hooks.request import HookRequest, only, read_form
 from headway.server.hooks.signals import MAX_REASON, bounded_text, event_id
 from headway.server.hooks.twilio import SID, Form, failure_words
-from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus
+from headway.systems.telephony.texts import Inbound, TextEvent, TextStatus, plain_text
 from headway.systems.telephony.voice import (
     Ask,
     CallEvent,
@@ -178,7 +177,7 @@ def to_twiml(script: Say | Ask) -> str:
     """
     spoken: Any = VoiceResponse()
     if isinstance(script, Say):
-        spoken.say(_xml_text(script.text))
+        spoken.say(plain_text(script.text))
     else:
         spoken.append(_gather(script, reports_silence=False))
         spoken.append(_gather(script, reports_silence=True))
@@ -189,7 +188,7 @@ def reply_twiml(text: str | None) -> str:
     """Return the reply to an inbound message as TwiML; None for no reply."""
     answer: Any = MessagingResponse()
     if text is not None:
-        answer.message(_xml_text(text))
+        answer.message(plain_text(text))
     return str(answer)
 
 
@@ -212,14 +211,5 @@ def _gather(script: Ask, *, reports_silence: bool) -> object:
         timeout=script.wait_s,
         action_on_empty_result=reports_silence,
     )
-    gather.say(_xml_text(script.text))
+    gather.say(plain_text(script.text))
     return gather
-
-
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that no XML document can contain, not even escaped."""
-
-
-def _xml_text(text: str) -> str:
-    """Replace what XML cannot contain: Twilio would speak an error message instead of the text."""
-    return _NOT_XML.sub(" ", text)
