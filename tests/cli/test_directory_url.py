@@ -19,6 +19,7 @@ POSTGRES = "postgresql://user@db.internal/jobs"
         ("redis://cache.internal/3", "sqlite:///headway-directory.db"),
         ("memory://", "sqlite:///headway-directory.db"),
         (f"{POSTGRES}?namespace=blue", POSTGRES),
+        (f"{POSTGRES}?namespace=blue&pooled=on&listen=off", f"{POSTGRES}?pooled=on"),
     ],
 )
 def test_directory_is_beside_the_store(store: str, directory: str) -> None:

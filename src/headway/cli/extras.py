@@ -44,12 +44,13 @@ def unmigrated_url(url: str) -> str:
 
 
 def plain_url(url: str) -> str:
-    """Return the URL of a store's database, without the store's options."""
+    """Return the URL of a store's database as a directory's, without other options."""
     # Imported here: the driver may not be installed.
     from headway.stores.postgres.options import OWN  # noqa: PLC0415
 
     start, _, query = url.partition("?")
-    kept = [one for one in query.split("&") if one and one.partition("=")[0] not in OWN]
+    own = {*OWN} - {"pooled"}
+    kept = [one for one in query.split("&") if one and one.partition("=")[0] not in own]
     return "?".join([start, *(["&".join(kept)] if kept else [])])
 
 

@@ -155,7 +155,13 @@ def test_location_is_shown_without_the_password() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["redis://localhost", "nothing", "mysql://localhost/x", "postgresql://db..example/x"],
+    [
+        "redis://localhost",
+        "nothing",
+        "mysql://localhost/x",
+        "postgresql://db..example/x",
+        "postgresql://db.example/x?pooled=maybe",
+    ],
 )
 def test_url_of_anything_else_is_refused(url: str) -> None:
     with pytest.raises(InvalidValue, match="directory"):
@@ -239,6 +245,21 @@ async def test_settings_of_the_role_or_url_change_neither_encoding_nor_isolation
             level = await session.execute(text("SHOW transaction_isolation"))
             assert level.scalar_one() == "read committed"
         await directory.close()
+
+
+@pytest.mark.parametrize(("option", "prepared"), [("", True), ("?pooled=on", False)])
+async def test_statements_are_not_prepared_behind_a_pooler(
+    fast_postgres_server: PostgresServer | GivenPostgres, option: str, prepared: bool
+) -> None:
+    with fresh_database(fast_postgres_server.url) as url:
+        directory = directory_of(url + option)
+        await directory.open()
+        async with directory.read() as session:
+            for _ in range(10):
+                await session.execute(text("SELECT 1"))
+            found = await session.scalar(text("SELECT count(*) FROM pg_prepared_statements"))
+        await directory.close()
+    assert bool(found) is prepared
 
 
 async def test_vanished_postgresql_is_detected_by_keepalives(

@@ -246,7 +246,22 @@ def _parse_url(url: str) -> URL:
     if driver is None:
         message = f"the directory cannot be stored in {found.get_backend_name()}"
         raise InvalidValue(message, hint="use sqlite:///… or postgresql://…")
-    return found.set(drivername=driver)
+    made = found.set(drivername=driver)
+    _is_pooled(made)
+    return made
+
+
+def _is_pooled(url: URL) -> bool:
+    """Return the option `pooled`, as of a store's URL.
+
+    Raises:
+        InvalidValue: it is neither on nor off.
+    """
+    given = str(url.query.get("pooled", "off")).lower()
+    if given not in {"on", "off"}:
+        message = f"pooled is {given!r:.80} in the directory's URL"
+        raise InvalidValue(message, hint="on or off")
+    return given == "on"
 
 
 def _hosts_as_options(url: re.Match[str]) -> str:
@@ -265,12 +280,14 @@ def _engine(url: URL, connect: Callable[..., aiosqlite.Connection]) -> AsyncEngi
     if url.get_backend_name() != "sqlite":
         try:
             return create_async_engine(
-                url,
+                url.difference_update_query(["pooled"]),
                 pool_pre_ping=True,
                 isolation_level="READ COMMITTED",
                 connect_args={
                     # Texts are sent as UTF-8, whatever PGCLIENTENCODING, the role or the URL says.
                     "client_encoding": "UTF8",
+                    # A pooler gives each transaction another connection: prepare nothing.
+                    **({"prepare_threshold": None} if _is_pooled(url) else {}),
                     **{name: n for name, n in _DEFAULTS.items() if name not in url.query},
                 },
             )
