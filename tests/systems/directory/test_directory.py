@@ -12,9 +12,11 @@ import pytest
 from sqlalchemy import text
 
 from headway.core.errors import InvalidValue, StoreUnavailable
+from headway.systems.directory import database
 from headway.systems.directory.database import Directory
 from headway.systems.field_service import SCHEMAS
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
+from tests.servers.process import LIMIT
 from tests.servers.proxy import Proxy
 
 
@@ -97,6 +99,55 @@ async def test_unreachable_directory_is_reported_and_works_again_afterwards(
     await write(directory, "after")
     assert await names(directory) == ["after", "before"]
     await directory.close()
+
+
+async def change_a(directory: Directory, changed: asyncio.Event, go_on: asyncio.Event) -> None:
+    async with directory.change() as session:
+        await session.execute(text("UPDATE field_settings SET version = 2 WHERE name = 'a'"))
+        changed.set()
+        await go_on.wait()
+
+
+async def test_change_waits_for_a_stopped_process_only_for_a_limited_time(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(database.SESSION_LIMITS, "lock_timeout", "50ms")
+    stopped, other = directory_of(proxy.url), directory_of(proxy.url)
+    await stopped.open()
+    await write(stopped, "a")
+    await other.open()
+    changed, go_on = asyncio.Event(), asyncio.Event()
+    changing = asyncio.create_task(change_a(stopped, changed, go_on))
+    await changed.wait()
+    with pytest.raises(StoreUnavailable, match="lock timeout"):
+        async with asyncio.timeout(LIMIT):
+            await change_a(other, asyncio.Event(), go_on)
+    go_on.set()
+    await changing
+    await change_a(other, changed, go_on)
+    await other.close()
+    await stopped.close()
+
+
+async def test_change_of_a_stopped_process_is_ended_and_its_locks_released(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped, other = directory_of(proxy.url), directory_of(proxy.url)
+    await other.open()
+    await write(other, "a")
+    monkeypatch.setitem(database.SESSION_LIMITS, "idle_in_transaction_session_timeout", "1s")
+    await stopped.open()
+    changed, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    done.set()
+    changing = asyncio.create_task(change_a(stopped, changed, go_on))
+    await changed.wait()
+    async with asyncio.timeout(LIMIT):
+        await change_a(other, changed, done)
+    go_on.set()
+    with pytest.raises(StoreUnavailable, match="idle-in-transaction"):
+        await changing
+    await other.close()
+    await stopped.close()
 
 
 async def test_value_that_postgresql_cannot_store_is_refused_and_no_outage(

@@ -50,7 +50,7 @@ DRIVERS = {
     "postgres": "postgresql+psycopg",
 }
 BUSY_S = 10.0
-"""How long a writer waits for SQLite's write lock."""
+"""How long a writer waits for SQLite's write lock, or for a lock of PostgreSQL."""
 _HINTS = {
     True: "its folder must exist, and this user must be able to write to the folder and the file",
     False: "check that its server is running, and that the URL is correct",
@@ -70,6 +70,13 @@ _DEFAULTS = {
     "tcp_user_timeout": 30_000,
 }
 """Options of connections to PostgreSQL, as for a store; those in the URL take precedence."""
+SESSION_LIMITS = {
+    # A process that was stopped or lost in the middle of a change must not keep its locks, and no
+    # other process may wait for them without a limit.
+    "lock_timeout": f"{BUSY_S:.0f}s",
+    "idle_in_transaction_session_timeout": "30s",
+}
+"""Settings of connections to PostgreSQL."""
 CONNECTIONS = 10
 """Maximum number of open connections to SQLite."""
 FIRST = "0001"
@@ -279,7 +286,7 @@ def _hosts_as_options(url: re.Match[str]) -> str:
 def _engine(url: URL, connect: Callable[..., aiosqlite.Connection]) -> AsyncEngine:
     if url.get_backend_name() != "sqlite":
         try:
-            return create_async_engine(
+            engine = create_async_engine(
                 url.difference_update_query(["pooled"]),
                 pool_pre_ping=True,
                 isolation_level="READ COMMITTED",
@@ -294,6 +301,8 @@ def _engine(url: URL, connect: Callable[..., aiosqlite.Connection]) -> AsyncEngi
         except ModuleNotFoundError as error:
             message = f"the directory needs the package {error.name}, which is not installed"
             raise InvalidValue(message, hint="pip install 'headway[postgres]'") from None
+        event.listen(engine.sync_engine, "connect", _limit)
+        return engine
     # Each connection is a thread, so overflow connections would start and stop threads all the
     # time. A database in memory has only one connection, and its pool has no size.
     in_memory = url.database in {None, "", ":memory:"}
@@ -312,6 +321,15 @@ def _make_private(path: str) -> None:
     """Create the file for its owner only, if it does not exist: it contains phone numbers."""
     with suppress(OSError):  # SQLite reports a wrong path next
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+
+
+def _limit(connection: Any, record: object) -> None:  # noqa: ANN401  (the driver's own type)
+    del record
+    cursor = connection.cursor()
+    for name, value in SESSION_LIMITS.items():
+        cursor.execute(f"SET {name} = '{value}'")
+    cursor.close()
+    connection.commit()
 
 
 def _prepare(connection: Any, record: object) -> None:  # noqa: ANN401  (the driver's own type)
@@ -416,6 +434,8 @@ async def _migrate(engine: AsyncEngine, schema: Schema) -> Migrated:
 
 def _upgrade(connection: Connection, schema: Schema) -> Migrated:
     if connection.dialect.name == "postgresql":
+        # A migration may take longer than other changes, and one that was stopped is ended.
+        connection.execute(text("SET LOCAL lock_timeout = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
     # The layout of Alembic's own version table.
     versions = Table(
