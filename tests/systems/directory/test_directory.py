@@ -150,6 +150,24 @@ async def test_change_of_a_stopped_process_is_ended_and_its_locks_released(
     await stopped.close()
 
 
+async def test_postgresql_that_does_not_reply_is_given_up(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = directory_of(proxy.url)
+    await directory.open()
+    monkeypatch.setattr(database, "SILENCE_S", 0.05)
+    with pytest.raises(StoreUnavailable, match="does not answer"):  # noqa: PT012  (as above)
+        async with asyncio.timeout(LIMIT), directory.change() as session:
+            await session.connection()
+            proxy.stall()
+            await session.execute(text("INSERT INTO field_settings VALUES ('a', '{}', 1)"))
+    proxy.resume()
+    monkeypatch.undo()
+    await write(directory, "after")
+    assert await names(directory) == ["after"]
+    await directory.close()
+
+
 async def test_value_that_postgresql_cannot_store_is_refused_and_no_outage(
     proxy: Proxy,
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -77,6 +78,8 @@ SESSION_LIMITS = {
     "idle_in_transaction_session_timeout": "30s",
 }
 """Settings of connections to PostgreSQL."""
+SILENCE_S = 40.0
+"""How long PostgreSQL may not reply to a statement, as for a store; migrations are not limited."""
 CONNECTIONS = 10
 """Maximum number of open connections to SQLite."""
 FIRST = "0001"
@@ -152,7 +155,7 @@ class Directory:
         """
         if self._engine is not None:
             return
-        engine = _engine(self._url, self._connect)
+        engine = self._make_engine()
         try:
             await self._migrate(engine)
         except BaseException:
@@ -170,11 +173,16 @@ class Directory:
             SchemaMismatch: the tables are newer than this program, or it may not change them.
             InvalidValue: the driver of this database is not installed.
         """
-        engine = _engine(self._url, self._connect)
+        engine = self._make_engine()
         try:
             return await self._migrate(engine)
         finally:
             await self._dispose(engine)
+
+    def _make_engine(self) -> AsyncEngine:
+        if self._url.get_backend_name() == "sqlite":
+            return _sqlite_engine(self._url, self._connect)
+        return _postgres_engine(self._url, lambda: self._engine is not None)
 
     async def _migrate(self, engine: AsyncEngine) -> list[Migrated]:
         async with _translate_errors(self.place):
@@ -283,26 +291,57 @@ def _hosts_as_options(url: re.Match[str]) -> str:
     return f"{start}{database or ''}?{'&'.join(f'host={one}' for one in hosts.split(','))}&"
 
 
-def _engine(url: URL, connect: Callable[..., aiosqlite.Connection]) -> AsyncEngine:
-    if url.get_backend_name() != "sqlite":
-        try:
-            engine = create_async_engine(
-                url.difference_update_query(["pooled"]),
-                pool_pre_ping=True,
-                isolation_level="READ COMMITTED",
-                connect_args={
-                    # Texts are sent as UTF-8, whatever PGCLIENTENCODING, the role or the URL says.
-                    "client_encoding": "UTF8",
-                    # A pooler gives each transaction another connection: prepare nothing.
-                    **({"prepare_threshold": None} if _is_pooled(url) else {}),
-                    **{name: n for name, n in _DEFAULTS.items() if name not in url.query},
-                },
-            )
-        except ModuleNotFoundError as error:
-            message = f"the directory needs the package {error.name}, which is not installed"
-            raise InvalidValue(message, hint="pip install 'headway[postgres]'") from None
+def _postgres_engine(url: URL, is_limited: Callable[[], bool]) -> AsyncEngine:
+    """Return an engine whose statements are limited to `SILENCE_S` while `is_limited` returns true.
+
+    Raises:
+        InvalidValue: the driver is not installed.
+    """
+    try:
+        from psycopg import AsyncConnection  # noqa: PLC0415  (an extra)
+    except ModuleNotFoundError as error:
+        message = f"the directory needs the package {error.name}, which is not installed"
+        raise InvalidValue(message, hint="pip install 'headway[postgres]'") from None
+
+    class LimitedConnection(AsyncConnection[Any]):
+        """A connection that is closed if the server does not reply."""
+
+        async def wait(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401  (any statement's)
+            if not is_limited():
+                return await super().wait(*args, **options)
+            # Not by cancelling this: the driver would then wait for the server again.
+            timer = asyncio.get_running_loop().call_later(SILENCE_S, self._shut_down)
+            try:
+                return await super().wait(*args, **options)
+            finally:
+                timer.cancel()
+
+        def _shut_down(self) -> None:
+            with suppress(OSError), socket.socket(fileno=os.dup(self.pgconn.socket)) as own:
+                own.shutdown(socket.SHUT_RDWR)
+
+    pooled = _is_pooled(url)
+    engine = create_async_engine(
+        url.difference_update_query(["pooled"]),
+        pool_pre_ping=True,
+        isolation_level="READ COMMITTED",
+        connect_args={
+            "async_creator_fn": LimitedConnection.connect,
+            # Texts are sent as UTF-8, whatever PGCLIENTENCODING, the role or the URL says.
+            "client_encoding": "UTF8",
+            # A pooler gives each transaction another connection: prepare nothing.
+            **({"prepare_threshold": None} if pooled else {}),
+            **{name: n for name, n in _DEFAULTS.items() if name not in url.query},
+        },
+    )
+    if pooled:
+        event.listen(engine.sync_engine, "begin", _limit_transaction)
+    else:
         event.listen(engine.sync_engine, "connect", _limit)
-        return engine
+    return engine
+
+
+def _sqlite_engine(url: URL, connect: Callable[..., aiosqlite.Connection]) -> AsyncEngine:
     # Each connection is a thread, so overflow connections would start and stop threads all the
     # time. A database in memory has only one connection, and its pool has no size.
     in_memory = url.database in {None, "", ":memory:"}
@@ -330,6 +369,11 @@ def _limit(connection: Any, record: object) -> None:  # noqa: ANN401  (the drive
         cursor.execute(f"SET {name} = '{value}'")
     cursor.close()
     connection.commit()
+
+
+def _limit_transaction(connection: Connection) -> None:
+    settings = (f"SET LOCAL {name} = '{value}'" for name, value in SESSION_LIMITS.items())
+    connection.exec_driver_sql("; ".join(settings))
 
 
 def _prepare(connection: Any, record: object) -> None:  # noqa: ANN401  (the driver's own type)
