@@ -12,7 +12,7 @@ import pytest
 from headway.contract.operate import Edit, Verb
 from headway.core.retry import Backoff
 from headway.core.state import State
-from headway.runtime.timing import REAL
+from headway.runtime.timing import REAL, Timing
 from headway.systems.field_service import kinds, offer_calls
 from headway.systems.field_service.live_view import answer, read_live_view
 from headway.systems.jobs import act
@@ -280,6 +280,22 @@ async def test_only_technicians_without_an_answer_get_the_message_that_it_is_tak
         texts = [one.args for one in await field.jobs("ring_text")]
         assert len(texts) == 2
         assert not [one for one in texts if b"is taken" in one]
+
+
+@pytest.mark.parametrize("ahead_ms", [3_600_000, -3_600_000])
+async def test_machine_with_a_wrong_clock_reviews_each_offer_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_ms: int
+):
+    right = Timing.wall_at
+    monkeypatch.setattr(Timing, "wall_at", lambda self: right(self) + ahead_ms)
+    async with a_field(tmp_path, offer_timeout="20m", lines={}, text_from=LINE) as field:
+        await field.technician("ada", "ignore")
+        sent = await field.ask()
+        await field.asks(sent["id"], "ada")
+        job = await field.job(sent["id"])
+        assert job.deadline_at is not None
+        due_at = max(one.due_at for one in await field.jobs("offer_review"))
+        assert job.created_at + 20 * 60_000 <= due_at <= job.deadline_at
 
 
 async def test_request_declined_by_all_is_pending_with_one_alert(tmp_path: Path):

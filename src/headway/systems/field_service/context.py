@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from headway.contract.views import StatsQuery
 from headway.core.job import NewJob, derived_id
 from headway.server.caller import whole_lanes
 from headway.server.routing import system_service
@@ -31,6 +32,10 @@ class FieldContext(SystemContext):
             InvalidValue: none is configured.
         """
         return self.telephony.voice(self.settings.provider or "")
+
+    async def now(self) -> int:
+        """Return the store's time, ms UTC: this machine's clock may be wrong."""
+        return (await self.store.read(StatsQuery())).now
 
     def review_job(self, request: str, *why: object, **more: Any) -> NewJob:  # noqa: ANN401  (of `Kind.make`)
         """Return a job that reviews a request; the same `why` makes the same job."""

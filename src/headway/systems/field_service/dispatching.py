@@ -103,7 +103,7 @@ class RequestMoves:
                 raise InvalidState(message, hint="a completed request cannot be withdrawn")
             if job.state is State.DEAD:
                 # Only a live job can be cancelled, so a pending request is revived first.
-                later = self.context.timing.wall_at() + LATER_MS
+                later = await self.context.now() + LATER_MS
                 alive = Edit(due_at=later, candidates=(NO_TECHNICIAN,))
                 await self._act(job, Verb.RETRY, "withdrawn", alive)
             await self._act(job, Verb.CANCEL, "withdrawn")

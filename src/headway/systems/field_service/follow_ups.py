@@ -227,7 +227,7 @@ class FollowUps:
         if view is None:
             return None
         if after_run and view.run == after_run and is_open(view):
-            at = max(view.deadline_at or 0, self._context.timing.wall_at()) + LAG_MS
+            at = max(view.deadline_at or 0, await self._context.now()) + LAG_MS
             return Snooze(until=datetime.fromtimestamp(at / 1000, UTC))
         # Before hanging up, which can take seconds: meanwhile a dispatcher may assign the request.
         await pass_over_assigned(self._context.store, view)

@@ -187,13 +187,13 @@ class Turn:
                     candidate=technician.id,
                 )
             )
-        job.then(*self._reviews(job, stands_ms))
+        job.then(*await self._reviews(job, stands_ms))
         await job.offer(timeout=timedelta(milliseconds=stands_ms))
 
-    def _reviews(self, job: Job, stands_ms: int) -> list[NewJob]:
+    async def _reviews(self, job: Job, stands_ms: int) -> list[NewJob]:
         """Return jobs that review the request: now, after an earlier turn; and when this ends."""
         context = self._context
-        at = context.timing.wall_at() + stands_ms
+        at = await context.now() + stands_ms
         due = datetime.fromtimestamp(at / 1000, UTC)
         later = context.review_job(job.id, job.ref, "end", due=due, after_run=job.run)
         return [later] if job.run == 1 else [context.review_job(job.id, job.ref, "now"), later]
