@@ -92,7 +92,9 @@ class Play:
     async def end(self, every_s: float = 1.0) -> End:
         until = REAL.monotonic() + self.lease_s
         async with asyncio.timeout(LIMIT_S):
-            return await self.session.run_to_end(self.folders, REAL, until, self.renew, every_s)
+            end = await self.session.run_to_end(self.folders, REAL, until, self.renew, every_s)
+            await self.session.prune(self.folders)
+            return end
 
     @property
     def log(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ from headway.runtime.timing import REAL, Timing
 from headway.runtime.worker.worker import Worker
 from headway.server import middleware
 from headway.stores.memory import MemoryStore
-from headway.systems.automations import make
+from headway.systems.automations import make, session
 from headway.systems.automations.dispatcher import Dispatcher
 from headway.systems.automations.folders import Folders
 from headway.systems.automations.reports import health, listing
@@ -798,6 +799,19 @@ async def test_session_must_end_before_the_store_ends_its_lease(tmp_path, reposi
     ((left_s, every_s),) = seen
     # Counted from before the request to the store; a sixth is reserved to end all processes.
     assert (left_s <= 50, every_s) == (True, 20)
+
+
+async def test_end_of_a_session_is_reported_before_old_folders_are_removed(
+    tmp_path, repository, monkeypatch
+):
+    removed = threading.Event()
+    monkeypatch.setattr(session, "_prune", lambda *_: removed.wait())
+    async with service(tmp_path, f"sqlite:///{tmp_path}/h.db", entry("a", repository)) as one:
+        try:
+            assert (await one.ended("a"))["status"] == "succeeded"
+            assert (await one.get("/locks"))["locks"] == []
+        finally:
+            removed.set()
 
 
 async def test_session_of_a_repository_no_longer_in_its_entry_is_not_run(tmp_path, repository):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import AsyncMock
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -174,6 +175,8 @@ async def live_a_week(
         return End(reason="exit", status=0)
 
     monkeypatch.setattr(AutomationSession, "run_to_end", work)
+    # There are no folders, and threads know no virtual time.
+    monkeypatch.setattr(AutomationSession, "prune", AsyncMock())
     await app.declare()
     await dispatcher.sync(store)
     worker = app.worker(

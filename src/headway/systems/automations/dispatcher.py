@@ -394,6 +394,7 @@ class Dispatcher:
         with suppress(StoreError):
             await self._apply_end(store, one, end)
         self.runner.ended(session, end)
+        await session.prune(self.runner.folders)
         return None
 
     async def run_now(self, store: Store, automation: str) -> str:

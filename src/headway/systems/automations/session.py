@@ -153,7 +153,13 @@ class AutomationSession:
             while process.returncode is None:
                 with suppress(asyncio.CancelledError):
                     await asyncio.shield(process.wait())
-            await asyncio.to_thread(_prune, self, folders)
+
+    async def prune(self, folders: Folders) -> None:
+        """Remove what need not be kept any longer; call it after the end has been reported.
+
+        It may take longer than a lease, or than a stopping worker waits.
+        """
+        await asyncio.to_thread(_prune, self, folders)
 
     def end(self, reason: str, *, grace_s: float | None = None) -> None:
         """Request the end of the session: SIGTERM, then SIGKILL.
