@@ -190,6 +190,27 @@ async def test_lead_waiting_for_the_directory_uses_up_none_of_its_customers_call
     await store.close()
 
 
+@pytest.mark.parametrize("reader", ["intake", "worker"])
+async def test_template_of_another_process_is_known_at_once(tmp_path: Path, reader: str) -> None:
+    # The clock stands still, so that what was read before never becomes too old.
+    async with calling(tmp_path, timing=Still()) as calls:
+        await calls.number()
+        await calls.close("lane:calls")
+        catalogue = calls.system.context.catalogue
+        before = await catalogue.read()
+        async with calls.system.context.directory.change() as session:
+            (await session.get_one(RevisionRecord, 1)).revision += 1
+            session.add(TemplateRecord(name="new", body={}, checks_at=0))
+        if reader == "worker":
+            await catalogue.newest()
+        lead = await calls.lead(template="new")
+        if reader == "worker":
+            # As in a process that has not created the lead.
+            catalogue._contents = before
+        await calls.open("lane:calls")
+        assert (await calls.finished(lead))["outcome"] == "COMPLETED"
+
+
 unreadable = ContextVar("unreadable", default=False)
 
 

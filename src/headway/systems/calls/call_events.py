@@ -12,7 +12,7 @@ from headway.contract.operate import Verb
 from headway.contract.signals import Decided, Signal, SignalKind, SignalResult
 from headway.contract.views import JobQuery, JobView, RunView
 from headway.core.check import read_reference
-from headway.core.errors import InvalidState, ProviderError, UnknownRecord
+from headway.core.errors import InvalidState, ProviderError
 from headway.core.state import FINAL, State
 from headway.server.access import Public
 from headway.server.hooks.request import PROVIDER_BODY
@@ -20,7 +20,7 @@ from headway.server.routing import TheService, router
 from headway.systems.calls.context import CallsContext, TheContext
 from headway.systems.calls.lead import CHECK, OF_STATUS, Outcome, is_lead, judge, read_args
 from headway.systems.calls.overview import CountedEvent
-from headway.systems.calls.template import Template
+from headway.systems.calls.template import DEFAULT, Template
 from headway.systems.jobs import act, find_run, ref_of
 from headway.systems.telephony.providers import Provider, read_webhook
 from headway.systems.telephony.voice import CallEvent, CallStatus, call_of, is_of_another_call
@@ -113,11 +113,9 @@ async def settle(  # noqa: PLR0913, PLR0917  (the parts of an end)
 
 async def template_of(context: CallsContext, job: JobView) -> Template:
     """Return the current template of a lead, or `default` if it no longer exists."""
-    contents = await context.catalogue.read()
-    try:
-        return contents.template(read_args(job.args).template)
-    except UnknownRecord:
-        return contents.template("default")
+    name = read_args(job.args).template
+    contents = await context.catalogue.read({name})
+    return contents.templates.get(name) or contents.template(DEFAULT)
 
 
 def _end_of_call(outcome: Outcome, number: str, event: CallEvent | None) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Set
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -194,12 +194,17 @@ class Catalogue:
         self._read_at = 0.0
         self._turn = asyncio.Lock()
 
-    async def read(self) -> CatalogueContents:
-        """Return the catalogue, at most a second old."""
-        if (contents := self._fresh()) is not None:
+    async def read(self, templates: Set[str] = frozenset()) -> CatalogueContents:
+        """Return the catalogue, at most a second old.
+
+        Args:
+            templates: names of templates; if one is unknown, the catalogue is read again, because
+                another process may just have created it.
+        """
+        if (contents := self._fresh(templates)) is not None:
             return contents
         async with self._turn:
-            if (contents := self._fresh()) is not None:
+            if (contents := self._fresh(templates)) is not None:
                 return contents
             started = self._timing.monotonic()
             async with self._directory.read() as session:
@@ -249,9 +254,11 @@ class Catalogue:
         self._cache(contents, started)
         return contents
 
-    def _fresh(self) -> CatalogueContents | None:
-        age = self._timing.monotonic() - self._read_at
-        return self._contents if self._contents is not None and age <= FRESH_S else None
+    def _fresh(self, templates: Set[str]) -> CatalogueContents | None:
+        age, contents = self._timing.monotonic() - self._read_at, self._contents
+        if contents is None or age > FRESH_S or not templates <= contents.templates.keys():
+            return None
+        return contents
 
     def _cache(self, contents: CatalogueContents, at: float) -> None:
         if self._contents is None or contents.revision >= self._contents.revision:

@@ -207,7 +207,7 @@ class LeadRecipe:
         Raises:
             UnknownRecord: its template no longer exists.
         """
-        contents = await self.context.catalogue.read()
+        contents = await self.context.catalogue.read({row.template or DEFAULT})
         await self.context.declare_gates(contents)
         template = contents.template(row.template or DEFAULT)
         return self.context.dial_gates(contents, template, row.reseller)
@@ -237,7 +237,7 @@ async def take_leads(
         KeyConflict: a key names a different lead.
     """
     _check_reports(context, bodies)
-    contents = await context.catalogue.read()
+    contents = await context.catalogue.read({one.template for one in bodies})
     now = await service.now() if context.table is None else service.timing.wall_at()
     recipe = LeadRecipe(context=context)
     rows = [

@@ -438,8 +438,8 @@ async def _dial_opens(
     Raises:
         UnknownRecord: its template no longer exists.
     """
-    contents = await context.catalogue.read()
     args = read_args(job.args)
+    contents = await context.catalogue.read({args.template})
     gates = context.dial_gates(contents, contents.template(args.template), job.tenant)
     specs = {one.name: one for one in gates}
     uses = context.kind.uses(DIAL, job.lane, job.tenant, job.args, gates)

@@ -67,11 +67,11 @@ async def check(context: CallsContext, job: Job, args: LeadArgs) -> Next | Snooz
     except InvalidValue as error:
         raise Dead(reason_of(Outcome.PRECHECK_FAILED, error.message)) from None
     try:
-        template = (await context.catalogue.read()).template(args.template)
+        template = (await context.catalogue.read({args.template})).template(args.template)
         if template.checks:
             await context.checking.check(template, to_check(job, args))
         # Apply changes made while the checks ran.
-        contents = await context.catalogue.read()
+        contents = await context.catalogue.read({args.template})
         template = contents.template(args.template)
         await context.declare_gates(contents)
         if context.table is not None and args.row:
@@ -185,7 +185,7 @@ async def _prepare_call(context: CallsContext, job: Job, args: LeadArgs) -> _Pre
     pool, member = next(iter(job.permits.items()))
     try:
         view = await _view(context, job)
-        contents = await context.catalogue.read()
+        contents = await context.catalogue.read({args.template})
         template = contents.template(args.template)
         if _member(contents, pool, member) is None or _lacks_gates(
             context, contents, template, view
