@@ -8,7 +8,7 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -16,6 +16,7 @@ import headway as hw
 from headway.contract.views import JobQuery, StatsQuery
 from headway.core.job import MAX_BATCH
 from headway.runtime.event_loop import Background
+from headway.runtime.signals import SignalOptions
 from headway.runtime.timing import pause
 from headway.stores.memory.store import MemoryStore
 from headway.testing.faulty import StoreProxy
@@ -209,6 +210,14 @@ def test_kind_is_still_a_function() -> None:
         return 2 * n
 
     assert double(21) == 42
+
+
+def test_final_of_a_signal_can_be_a_member_of_decided() -> None:
+    with hw.App("memory://") as app:
+        reply = app.signal("CA1", event="e", final=hw.Decided.DEAD)
+        assert reply.answer is hw.SignalResult.KEPT
+    # What a type checker reads.
+    assert hw.Decided in get_args(get_type_hints(SignalOptions)["final"])
 
 
 def test_signals_that_say_nothing_or_too_much_are_refused() -> None:

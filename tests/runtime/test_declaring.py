@@ -165,6 +165,8 @@ def test_invalid_zone_and_names_are_refused_when_a_job_is_made(plain: hw.App) ->
 
     with pytest.raises(hw.InvalidValue, match="there is no time zone 'Europe/Berln'"):
         call.make(tz="Europe/Berln")
+    with pytest.raises(hw.InvalidValue, match="time zone is empty"):
+        call.make(tz="")
     with pytest.raises(hw.InvalidValue, match=r"the subject '\{n\}' cannot be named by n=None"):
         call.make(tz="UTC", n=None)
     with pytest.raises(hw.InvalidValue, match=r"the gate 'x:\{n\}' cannot be named by n=1\.5"):

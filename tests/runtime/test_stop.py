@@ -13,7 +13,7 @@ import headway as hw
 from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.outcomes import GaveBack, SettleRequest, Succeeded, Verdict
 from headway.contract.views import JobQuery, WorkersQuery
-from headway.core.errors import StoreUnavailable
+from headway.core.errors import InvalidState, StoreUnavailable
 from headway.core.job import MAX_BATCH, derived_id
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.timing import Timing, pause
@@ -272,6 +272,18 @@ async def test_each_run_of_a_worker_has_a_random_id(app: hw.App, store: Observed
         ids.append(worker.id)
     assert len(set(ids)) == 2
     assert all(len(one) == 32 for one in ids)
+
+
+async def test_worker_that_runs_is_not_run_again_because_a_stop_would_reach_one_run_only(
+    app: hw.App, store: ObservedStore
+) -> None:
+    async with working(app, chores=False) as worker:
+        await store.until(lambda: _beaten(store))
+        first = worker.id
+        with pytest.raises(InvalidState, match="already runs"):
+            await worker.run()
+        assert worker.id == first
+    await ended(asyncio.create_task(app.worker(until_idle=True).run()))
 
 
 async def test_stop_waits_for_a_thread_that_nothing_can_stop(

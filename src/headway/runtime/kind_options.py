@@ -346,7 +346,7 @@ class Needs:
         spec = need.spec
         zone = None
         if spec.hours is not None:
-            zone = resolve(spec.hours.tz, values)
+            zone = resolve(spec.hours.tz, values, what="time zone")
             find_zone(zone)
         return GateUse(
             name=resolve(spec.name, values, keep=self._keep),

@@ -39,7 +39,7 @@ class SignalOptions(TypedDict, total=False):
         known_as: another key, such as the provider's id, by which signals find the run from now on.
     """
 
-    final: Final
+    final: Final | Decided
     progress: bool
     note: str
     extend: object

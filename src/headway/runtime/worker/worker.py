@@ -19,6 +19,7 @@ from headway.contract.store import Store
 from headway.contract.views import LanesQuery
 from headway.core.errors import (
     AccessError,
+    InvalidState,
     InvalidValue,
     StoreChanged,
     StoreError,
@@ -468,7 +469,11 @@ class Worker:
         Raises:
             StoreError: the store cannot continue; runs in progress are left to their leases. Until
                 the first claim also `StoreMisconfigured`, such as for a missing permission.
+            InvalidState: it already runs.
         """
+        if self._loop is not None:
+            message = "the worker already runs"
+            raise InvalidState(message, hint="create another one: `stop` reaches only one run")
         self._loop = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
         try:
