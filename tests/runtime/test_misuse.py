@@ -93,6 +93,17 @@ def test_generator_cannot_be_a_handler(app: hw.App) -> None:
         lambda app: app.importer("rows")(3),
         lambda app: app.source()(3),
         lambda app: app.source(3),
+        lambda app: app.source()(tuple).in_flight(3),
+        lambda app: app.job(reconcile=3)(plain),
+        lambda app: app.job(reconcile=None)(plain),
+        lambda app: app.job(cascade=1)(plain),
+        lambda app: app.job(cascade=None)(plain),
+        lambda app: app.job(processes="no")(plain),
+        lambda _: hw.Slots("a", 1, shared=1),
+        lambda _: hw.Rate("a:{n}", 1, "1h", shared="yes"),
+        lambda _: hw.Pool("a", ["b"], shared=0),
+        lambda app: app.timetable("a", "noop", schedule=hw.Cron("0 3 * * *"), tz="Asia/Tokyo"),
+        lambda app: app.timetable("a", "noop", schedule=hw.Every(1000), anchor="2026-01-01T00:00Z"),
         lambda _: hw.App("memory:").move_to(3),  # pyright: ignore[reportArgumentType]  (as below)
         lambda _: hw.App(store=3),  # pyright: ignore[reportArgumentType]  (what the test is about)
     ],

@@ -105,6 +105,18 @@ def check_choice(what: str, value: object, choices: Sequence[str]) -> None:
         raise InvalidValue(message, hint=f"use {' or '.join(choices)}")
 
 
+def check_flag(what: str, value: object) -> bool:
+    """Return a flag: a store could not read back a value of another type that it was given.
+
+    Raises:
+        InvalidValue: it is not True or False.
+    """
+    if isinstance(value, bool):
+        return value
+    message = f"{what} is {value!r:.40}"
+    raise InvalidValue(message, hint="use True or False")
+
+
 @lru_cache(maxsize=4096)
 def placeholders(template: str) -> tuple[str, ...]:
     """Return the names of a template's placeholders, each once, in order of appearance.

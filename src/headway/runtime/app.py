@@ -746,7 +746,7 @@ class App:
         asking = Kind(
             KindOptions(name=f"{kind.name}.reconcile", lane=kind.lane),
             _reconcile_stand_in,
-            asks=ask,
+            asks=check_function(f"reconcile of {kind.name!r}", ask),
         )
         self._add(asking)
         return asking.name

@@ -24,7 +24,7 @@ from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateSpec, check_count
 from headway.core.instant import parse_instant
 from headway.core.job import NewJob, derived_id
-from headway.core.naming import check_name, did_you_mean
+from headway.core.naming import check_flag, check_name, did_you_mean
 from headway.core.timetable.fires import MisfirePolicy
 from headway.core.timetable.schedule import At, Cron, Every, Schedule, parse_schedule
 from headway.runtime.kind import Kind
@@ -158,7 +158,7 @@ def read_entry(name: str, kind: Kind, options: EntryOptions) -> EntrySpec:
         misfire=_misfire(entry, options.get("misfire", "once")),
         misfire_cap=check_count("misfire_cap", options.get("misfire_cap", 100), least=1),
         overlap=_overlap(entry, options.get("overlap", "skip")),
-        enabled=_flag(entry, "enabled", options.get("enabled", True)),
+        enabled=check_flag(f"enabled of the entry {entry!r}", options.get("enabled", True)),
     )
 
 
@@ -173,16 +173,13 @@ def refuse_key(entry: str, job: NewJob) -> None:
         raise InvalidValue(message, hint="each fire is a separate job; use a kind without a key")
 
 
-def _flag(entry: str, what: str, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    message = f"{what} of the entry {entry!r} is {value!r:.40}"
-    raise InvalidValue(message, hint="use True or False")
-
-
 def _schedule(entry: str, options: EntryOptions) -> Schedule:
     schedule = options.get("schedule")
     if isinstance(schedule, Cron | Every | At):
+        for option in ("tz", "anchor"):
+            if option in options:
+                message = f"the entry {entry!r} has {option!r}, but its schedule is not text"
+                raise InvalidValue(message, hint="pass it to the schedule itself")
         return schedule
     if not isinstance(schedule, str):
         message = f"the entry {entry!r} has no schedule"

@@ -161,7 +161,7 @@ class Kind:
             ask: takes an `Awaited`; returns `Running`, `Ended` or `Unknown`.
 
         Raises:
-            InvalidValue: the kind already has one, or does not belong to an app.
+            InvalidValue: the kind already has one or belongs to no app, or this is not a function.
         """
         if self._reconciler is None:
             message = f"the kind {self.name!r} belongs to no app"

@@ -18,7 +18,14 @@ from headway.core.job import (
     ON_DEADLINE,
 )
 from headway.core.local_time import find_zone
-from headway.core.naming import ALWAYS_KNOWN, check_name, did_you_mean, placeholders, resolve
+from headway.core.naming import (
+    ALWAYS_KNOWN,
+    check_flag,
+    check_name,
+    did_you_mean,
+    placeholders,
+    resolve,
+)
 from headway.core.retry import RetryPolicy
 from headway.core.state import FINAL, State
 
@@ -159,9 +166,9 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
         on_final_states=_states(kind, options.get("on_final_states", ("dead",))),
         keep_ms=check_duration(f"keep of {kind!r}", options.get("keep", "7d")),
         key_for_ms=check_duration(f"key_for of {kind!r}", options.get("key_for", "7d")),
-        cascade=options.get("cascade", False),
+        cascade=check_flag(f"cascade of {kind!r}", options.get("cascade", False)),
         on_accepted=_on_accepted(kind, options),
-        processes=options.get("processes", False),
+        processes=check_flag(f"processes of {kind!r}", options.get("processes", False)),
     )
 
 

@@ -15,7 +15,7 @@ from headway.contract.signals import Decided, Signal, SignalKind
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.instant import format_instant
-from headway.core.naming import check_name, whole_number
+from headway.core.naming import check_flag, check_name, whole_number
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.records import encode, text_of
 
@@ -62,10 +62,6 @@ def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
     refuse_unknown(options, SignalOptions, "a signal has no option")
     kind = _kind(options)
     body, extend, after = options.get("body"), options.get("extend"), options.get("after")
-    offer = options.get("offer", False)
-    if not isinstance(cast("object", offer), bool):
-        message = f"a signal's offer is {offer!r:.40}"
-        raise InvalidValue(message, hint="pass True or False")
     return Signal(
         key=check_name("key", key),
         event=check_name("event", event),
@@ -78,7 +74,7 @@ def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
         # An early signal is kept until its hand-over, where unusable text would fail the worker.
         reason=text_of(options.get("reason", "")),
         candidate=check_name("candidate", options.get("candidate", ""), empty=True),
-        offer=offer,
+        offer=check_flag("a signal's offer", options.get("offer", False)),
         known_as=check_name("known_as", options.get("known_as", ""), empty=True),
     )
 

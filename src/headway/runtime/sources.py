@@ -48,6 +48,7 @@ from headway.core.naming import check_name, counted
 from headway.core.retry import draw
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.timing import Timing, persist
+from headway.runtime.worker.outcomes import check_function
 
 REBUILD_LEASE_MS = 60_000
 """Lease on the rebuild of a store, renewed with each page."""
@@ -401,12 +402,12 @@ class Source:
         """Declare a function that yields the work in flight, as returned by `hw.in_flight`.
 
         Raises:
-            InvalidValue: the source already has one.
+            InvalidValue: the source already has one, or this is not a function.
         """
         if self._under_way is not None:
             message = f"the source {self.name!r} has two functions for work in flight"
             raise InvalidValue(message, hint="yield all of it from one function")
-        self._under_way = fn
+        self._under_way = check_function("what yields work in flight", fn)
         return fn
 
     def pending(self) -> AsyncGenerator[list[Any]]:

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from headway.core.errors import InvalidValue
 from headway.core.gates.hours import HoursSpec
-from headway.core.naming import ALWAYS_KNOWN, check_name, placeholders
+from headway.core.naming import ALWAYS_KNOWN, check_flag, check_name, placeholders
 
 MAX_CAPACITY = 2**31 - 1
 
@@ -175,7 +175,9 @@ def check_gate_name(name: object, *, shared: bool | None) -> tuple[str, bool]:
             message,
             hint="choose another name; change or pause the implicit gate with `headway gates`",
         )
-    return text, ALWAYS_KNOWN.issuperset(fields) if shared is None else shared
+    if shared is None:
+        return text, ALWAYS_KNOWN.issuperset(fields)
+    return text, check_flag(f"shared of {text!r}", shared)
 
 
 def _hold(hold: object) -> Hold:
