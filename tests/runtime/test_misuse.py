@@ -240,6 +240,25 @@ def test_weights_of_a_lane_that_are_not_by_tenant_are_refused(app: hw.App) -> No
         app.lane("calls", fair="tenant", weights=weights)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"known_as": ""}, "known_as of in_flight for 'k' is empty"),
+        ({"known_as": 5}, "known_as of in_flight for 'k' must be text"),
+        ({"known_as": "CA\0"}, "contains NUL"),
+        ({"members": ["+1"]}, "members of in_flight for 'k' are"),
+        ({"members": {"numbers": 1}}, "member of the pool 'numbers' must be text"),
+    ],
+)
+def test_work_in_flight_that_no_signal_could_end_is_refused(
+    app: hw.App, wrong: dict[str, Any], words: str
+) -> None:
+    job = app.kind("noop").make(key="k")
+    good = {"known_as": "CA1", "since": "2026-01-01T00:00Z", "timeout": "5m"}
+    with pytest.raises(InvalidValue, match=words):
+        hw.in_flight(job, **{**good, **wrong})
+
+
 @pytest.mark.parametrize("enabled", ["no", 1, None])
 def test_enabled_of_an_entry_that_is_not_a_flag_is_refused(app: hw.App, enabled: Any) -> None:
     with pytest.raises(InvalidValue, match="enabled of the entry 'nightly'"):

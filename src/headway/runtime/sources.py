@@ -312,15 +312,18 @@ def in_flight(
     """
     check_made(job)
     check_key(job)
-    if not known_as:
-        message = f"in_flight for {job.key!r} has an empty known_as"
-        raise InvalidValue(message, hint="pass the key by which signals will find it")
+    if not isinstance(cast("object", members), Mapping | None):
+        message = f"members of in_flight for {job.key!r} are {members!r:.80}"
+        raise InvalidValue(message, hint='pass a mapping by pool, such as {"numbers": "+15550001"}')
     return InFlight(
         job=job,
-        signal_key=known_as,
+        signal_key=check_name(f"known_as of in_flight for {job.key!r}", known_as),
         since_at=parse_instant(since),
         deadline_ms=parse_duration(timeout),
-        members=dict(members or {}),
+        members={
+            check_name("pool", pool): check_name(f"member of the pool {pool!r}", member)
+            for pool, member in (members or {}).items()
+        },
     )
 
 
