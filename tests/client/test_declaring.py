@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -128,3 +130,25 @@ async def test_send_of_a_kind_includes_gates_policy_and_all_options() -> None:
             for name in ("due_at", "expires_at", "key", "gates", "policy"):
                 assert getattr(stored, name) == getattr(job, name), name
         await app.close_async()
+
+
+@pytest.mark.parametrize("job", ["", ".", "..", "a/b", "\ud800", "x" * 3_000], ids=[*"edpsul"])
+async def test_text_that_is_no_id_finds_no_job_and_no_other_resource(job: str) -> None:
+    async with serving(tokens=False) as rig, hw.Client(rig.url) as client:
+        assert await client.job_async(job) is None
+        assert await client.why_async(job) is None
+
+
+async def test_arguments_with_nan_and_what_is_no_job_are_refused_for_kinds_given_by_name() -> None:
+    async with serving(tokens=False) as rig, hw.Client(rig.url) as client:
+        with pytest.raises(hw.InvalidValue, match="the value of args is not JSON-serialisable"):
+            await client.send_async("mail", score=math.nan)
+        with pytest.raises(hw.InvalidValue, match="the value of args is not JSON-serialisable"):
+            await client.send_many_async([{"kind": "mail", "args": {"scores": [math.inf]}}])
+        wrong: list[Any] = [5, "mail", {"args": {}}]
+        for one in wrong:
+            with pytest.raises(hw.InvalidValue, match="a job has no kind"):
+                await client.send_many_async([one])
+        assert (await client.jobs_async()).rows == ()
+        sent = await client.send_async("mail", to="ada", score=None, also={"args": {"to": "bob"}})
+        assert (await client.job_async(sent.id)).args == b'{"to":"bob"}'

@@ -40,7 +40,8 @@ from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import Released, SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.store import InFlight, Sent
-from headway.contract.views import JobQuery, JobsQuery, JobView, Page, Query
+from headway.contract.views import JobQuery, JobsQuery, JobView, Page, Query, WhyQuery
+from headway.core.check import is_job_id
 from headway.core.errors import (
     CallerError,
     Forbidden,
@@ -353,6 +354,9 @@ class RemoteStore:
         return tuple(job for page in pages for job in page.rows)
 
     async def _read_remote(self, query: Query[Answer]) -> Answer:
+        if isinstance(query, JobQuery | WhyQuery) and not is_job_id(query.id):
+            # No job has it, and a path with it, such as `..`, could be that of another resource.
+            return None  # pyright: ignore[reportReturnType]  (the query's answer may be None)
         remote = remote_query(query, self._patience_s)
         try:
             reply = await self.ask(remote.call)

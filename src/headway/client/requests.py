@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import msgspec
@@ -36,6 +36,7 @@ from headway.core.instant import parse_instant
 from headway.core.job import DEFAULT_POLICY, DEFAULT_PRIORITY, JobPolicy, NewJob
 from headway.core.retry import RetryPolicy
 from headway.core.timetable.schedule import Every, format_schedule
+from headway.runtime.records import encode
 
 Fields = dict[str, object]
 
@@ -187,12 +188,17 @@ def body_with_id(body: Mapping[str, object]) -> Fields:
     """Return the body with an id, a new one if it has none.
 
     Raises:
-        InvalidValue: it has no kind.
+        InvalidValue: it is not a mapping with a kind, or JSON cannot represent its arguments.
+        PayloadTooLarge: the arguments exceed the size limit.
     """
-    if not body.get("kind"):
-        message = "a job has no kind"
+    if not isinstance(cast("object", body), Mapping) or not body.get("kind"):
+        message = f"a job has no kind: {body!r:.80}"
         raise InvalidValue(message, hint='as {"kind": "send_mail", "args": {"to": "…"}}')
-    return {"id": str(uuid7()), **body}
+    fields = {"id": str(uuid7()), **body}
+    if "args" in body:
+        # Encoded here, because the encoder of the whole body writes NaN as null.
+        fields["args"] = msgspec.Raw(encode("value of args", body["args"]))
+    return fields
 
 
 def _read_options(fields: Fields) -> Fields:
