@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import subprocess
 import sys
+import weakref
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -363,6 +365,31 @@ async def test_failing_hook_is_logged_and_changes_nothing(
         assert (await store.ends(sent.id)).state == "dead"
     assert seen == ["bad number"]
     assert "the tracker is away" in caplog.text
+
+
+class Large:
+    """What a handler holds; weak references to it are possible."""
+
+
+async def test_failed_handler_in_a_thread_leaves_nothing_to_the_garbage_collector(
+    app: hw.App, store: ObservedStore
+) -> None:
+    held: list[weakref.ref[Large]] = []
+
+    @app.job()
+    def work() -> None:
+        large = Large()
+        held.append(weakref.ref(large))
+        raise hw.Dead  # the log keeps the traceback of any other error, and pytest keeps the log
+
+    gc.disable()
+    try:
+        async with working(app, concurrency=1):
+            for _ in range(3):
+                await store.ends((await app.send_async(work)).id)
+        assert [one() for one in held] == [None] * 3
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("raised", [SystemExit, asyncio.CancelledError])

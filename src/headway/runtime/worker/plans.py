@@ -247,11 +247,16 @@ class _Ended(Generic[Value]):
             self._error = error
 
     def get(self) -> Value:
-        if isinstance(self._error, KeyboardInterrupt | GeneratorExit):
+        error, self._error = self._error, None
+        if isinstance(error, KeyboardInterrupt | GeneratorExit):
             # Only the main thread gets signals, so the handler itself raised it. In the event loop
             # it would end the worker.
-            message = f"the handler raised {text_of(self._error)}"
-            raise HandlerError(message) from self._error
-        if self._error is not None:
-            raise self._error
+            message = f"the handler raised {text_of(error)}"
+            raise HandlerError(message) from error
+        if error is not None:
+            try:
+                raise error
+            finally:
+                # Its traceback has this frame: a cycle that would keep the handler's arguments.
+                del error
         return self._value
