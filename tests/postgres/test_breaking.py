@@ -456,3 +456,19 @@ async def test_call_made_while_another_thread_closes_the_store_is_refused(
     async with asyncio.timeout(240):
         with pytest.raises(StoreUnavailable, match="closed before this call started"):
             await late.future
+
+
+async def test_thread_of_a_closed_queue_ends_though_a_caller_served_itself_meanwhile() -> None:
+    def answer_all(calls: Sequence[AnyCall]) -> None:
+        for call in calls:
+            call.answer = 1
+
+    queue = CallQueue("of-a-test", 8, answer_all, lambda: None)
+    first, own = Call(lambda: None), Call(lambda: None, own_thread=True)
+    queue.submit(first)
+    assert await first.future == 1
+    # As `serve_here` does, before it has the lock that serves it: the thread is not woken for it.
+    queue._accept(own, urgent=False)
+    queue.close(10)
+    assert not queue._thread.is_alive()
+    assert own.answer == 1

@@ -242,11 +242,12 @@ class CallQueue:
     def _run(self) -> None:
         while True:
             self._asked.get()
-            if not self._calls and self._closing:
-                return
             while self._calls:
                 with self._turn:
                     self._serve_some()
+            # After these calls: what `close` put may have been the last item, and was taken above.
+            if self._closing:
+                return
 
     def close(self, limit: float | None = None) -> None:
         """Serve all waiting calls, then stop the thread. Blocks.
