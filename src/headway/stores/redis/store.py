@@ -16,7 +16,8 @@ from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import SettleRequest, Verdict
 from headway.contract.signals import Signal, SignalReply
 from headway.contract.store import Clock, InFlight, Sent
-from headway.contract.views import Query
+from headway.contract.views import JobQuery, Query, WhyQuery
+from headway.core.check import is_job_id
 from headway.core.errors import (
     HeadwayError,
     InvariantBroken,
@@ -203,6 +204,8 @@ class RedisStore:
         await self._wakes.wait(lanes, until_at, seen)
 
     async def read(self, query: Query[Answer]) -> Answer:
+        if _names_no_job(query):
+            return None  # pyright: ignore[reportReturnType]  (the query's answer may be None)
         query = views.bounded(query)
         wanted = views.request_of(query)
         reply = await self._do(wanted.script, wanted.request)
@@ -337,3 +340,8 @@ def _is_done(reply: ScriptReply) -> bool:
 
 def _authored(author: str, reason: str) -> PackedRequest:
     return {"author": author, "reason": reason}
+
+
+def _names_no_job(query: object) -> bool:
+    """Return whether a query is about an id that no job has, and that a request may not hold."""
+    return isinstance(query, JobQuery | WhyQuery) and not is_job_id(query.id)
