@@ -316,9 +316,14 @@ async def test_settings_of_the_role_or_url_change_neither_encoding_nor_isolation
         await directory.close()
 
 
-@pytest.mark.parametrize(("option", "prepared"), [("", True), ("?pooled=on", False)])
-async def test_statements_are_not_prepared_behind_a_pooler(
-    fast_postgres_server: PostgresServer | GivenPostgres, option: str, prepared: bool
+@pytest.mark.parametrize(
+    ("option", "prepared", "lock_timeout"), [("", True, "10s"), ("?pooled=on", False, "0")]
+)
+async def test_nothing_is_prepared_and_set_behind_a_pooler(
+    fast_postgres_server: PostgresServer | GivenPostgres,
+    option: str,
+    prepared: bool,
+    lock_timeout: str,
 ) -> None:
     with fresh_database(fast_postgres_server.url) as url:
         directory = directory_of(url + option)
@@ -327,8 +332,10 @@ async def test_statements_are_not_prepared_behind_a_pooler(
             for _ in range(10):
                 await session.execute(text("SELECT 1"))
             found = await session.scalar(text("SELECT count(*) FROM pg_prepared_statements"))
+            limit = await session.scalar(text("SHOW lock_timeout"))
         await directory.close()
     assert bool(found) is prepared
+    assert limit == lock_timeout
 
 
 async def test_vanished_postgresql_is_detected_by_keepalives(

@@ -329,14 +329,12 @@ def _postgres_engine(url: URL, is_limited: Callable[[], bool]) -> AsyncEngine:
             "async_creator_fn": LimitedConnection.connect,
             # Texts are sent as UTF-8, whatever PGCLIENTENCODING, the role or the URL says.
             "client_encoding": "UTF8",
-            # A pooler gives each transaction another connection: prepare nothing.
+            # A pooler gives each transaction another connection: prepare and set nothing.
             **({"prepare_threshold": None} if pooled else {}),
             **{name: n for name, n in _DEFAULTS.items() if name not in url.query},
         },
     )
-    if pooled:
-        event.listen(engine.sync_engine, "begin", _limit_transaction)
-    else:
+    if not pooled:
         event.listen(engine.sync_engine, "connect", _limit)
     return engine
 
@@ -369,11 +367,6 @@ def _limit(connection: Any, record: object) -> None:  # noqa: ANN401  (the drive
         cursor.execute(f"SET {name} = '{value}'")
     cursor.close()
     connection.commit()
-
-
-def _limit_transaction(connection: Connection) -> None:
-    settings = (f"SET LOCAL {name} = '{value}'" for name, value in SESSION_LIMITS.items())
-    connection.exec_driver_sql("; ".join(settings))
 
 
 def _prepare(connection: Any, record: object) -> None:  # noqa: ANN401  (the driver's own type)
