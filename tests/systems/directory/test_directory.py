@@ -119,7 +119,7 @@ async def test_change_waits_for_a_stopped_process_only_for_a_limited_time(
     changed, go_on = asyncio.Event(), asyncio.Event()
     changing = asyncio.create_task(change_a(stopped, changed, go_on))
     await changed.wait()
-    with pytest.raises(StoreUnavailable, match="lock timeout"):
+    with pytest.raises(StoreUnavailable, match=r"locked by another change: .*lock timeout"):
         async with asyncio.timeout(LIMIT):
             await change_a(other, asyncio.Event(), go_on)
     go_on.set()

@@ -58,6 +58,8 @@ _HINTS = {
 }
 _DISK_FULL = "53100"
 """SQLSTATE of PostgreSQL."""
+_LOCKED = "55P03"
+"""SQLSTATE of PostgreSQL."""
 _NO_PRIVILEGE = "42501"
 """SQLSTATE of PostgreSQL. That a server is read-only is no such error: it may be failing over."""
 _HOSTS = re.compile(r"^(postgres(?:ql)?://(?:[^/?]*@)?)([^/?@]*,[^/?@]*)(/[^?]*)?\??")
@@ -447,6 +449,9 @@ async def _translate_errors(place: str) -> AsyncGenerator[None]:
             # Not StoreFull: it can still be read, and callers wait as for any other outage.
             message = f"the directory at {place} cannot be written: {reason}"
             raise StoreUnavailable(message, hint="free some space on its device") from error
+        if state == _LOCKED or code == SQLITE_BUSY:
+            message = f"the directory at {place} is locked by another change: {reason}"
+            raise StoreUnavailable(message, hint="try again") from error
         message = f"the directory at {place} does not answer: {reason}"
         raise StoreUnavailable(message, hint=_HINTS[place.startswith("sqlite")]) from error
 
