@@ -165,13 +165,14 @@ async def test_opt_outs_of_older_recipients_belong_to_their_addresses_after_the_
     ]
     async with directory.change() as session:
         await session.execute(text("DROP TABLE notify_opt_outs"))
+        await session.execute(text("DROP INDEX notify_recipients_by_email"))
         await session.execute(text("UPDATE notifications_schema SET version_num = '0001'"))
         for id_, preferences, email, phone in rows:
             values = {"id": id_, "preferences": preferences, "email": email, "phone": phone}
             await session.execute(add, values)
     await directory.close()
     assert await directory.migrate() == [
-        Migrated(system="notifications", before="0001", now="0002")
+        Migrated(system="notifications", before="0001", now="0003")
     ]
     await directory.open()
     async with directory.read() as session:

@@ -251,6 +251,32 @@ async def test_unsubscription_stays_with_the_address_until_new_preferences_revok
         assert (await opt_outs(notify), await opt_outs(notify, "bo")) == ([], [])
 
 
+async def test_change_read_before_an_unsubscription_of_the_same_address_is_refused(
+    tmp_path: Path,
+):
+    async with notifying(tmp_path) as notify, smtp(tmp_path) as box:
+        await linked(notify, box)
+        await notify.ada(email="ada@example.org")
+        for id_, email in (("bo", "Ada@Example.org"), ("cy", "cy@example.org")):
+            await notify.ok("POST", "/recipients", {"id": id_, "email": email}, 201)
+        await notify.becomes(await notify.send(category="news"), "SENT")
+        for _ in range(2):
+            assert (await notify.rig.http.post(path_in(box))).status_code == 200
+        assert await opt_outs(notify, "bo") == ["email:news"]
+        none, bo = {"preferences": {"opt_out": []}}, "/recipients/bo"
+        late = await notify.rig.http.patch(bo, json=none, headers={"If-Match": '"1"'})
+        assert late.status_code == 409, late.text
+        assert await opt_outs(notify, "bo") == ["email:news"]
+        # The repeated click changed nothing, and neither does any for other addresses.
+        now = await notify.rig.http.patch(bo, json=none, headers={"If-Match": '"2"'})
+        assert (now.status_code, now.headers["ETag"]) == (200, '"3"'), now.text
+        versions = {
+            one: (await notify.ok("GET", f"/recipients/{one}"))["version"]
+            for one in ("ada", "bo", "cy")
+        }
+        assert versions == {"ada": 4, "bo": 3, "cy": 1}
+
+
 async def test_link_of_a_removed_recipient_opts_its_address_out(tmp_path: Path):
     async with notifying(tmp_path) as notify, smtp(tmp_path) as box:
         await linked(notify, box)

@@ -24,7 +24,13 @@ from headway.server.access import Public
 from headway.server.routing import TheService, router
 from headway.systems.notifications.context import NotifyContext, TheContext
 from headway.systems.notifications.notification import Channel
-from headway.systems.notifications.records import KEEP_OPT_OUT, STOPPED, OptOut, Recipient
+from headway.systems.notifications.records import (
+    KEEP_OPT_OUT,
+    STOPPED,
+    OptOut,
+    Recipient,
+    change_opt_outs,
+)
 from headway.systems.telephony.providers import Provider, read_webhook
 from headway.systems.telephony.texts import Inbound
 
@@ -128,7 +134,8 @@ async def unsubscribe(link: _OptOutLink, context: TheContext, _: Public) -> Resp
         # The link's address counts even if its recipient was removed.
         for address in [one.email for one in found] if link.email is None else [link.email]:
             if address:
-                await session.execute(KEEP_OPT_OUT, {"address": address, "opt_out": opt_out})
+                values = {"address": address, "opt_out": opt_out}
+                await change_opt_outs(session, KEEP_OPT_OUT, values)
     return _page(f"You will get no more e-mails of the category {escape(link.category)}.")
 
 

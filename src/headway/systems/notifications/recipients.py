@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, ConfigDict, Field
-from sqlalchemy import delete, func
+from sqlalchemy import bindparam, delete, func
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.core.errors import InvalidValue
@@ -25,7 +25,13 @@ from headway.systems.directory.records import NewNamedRecord, PersonName, Record
 from headway.systems.notifications.context import check_caller
 from headway.systems.notifications.mail import MAX_ADDRESS, read_address
 from headway.systems.notifications.notification import NAME, Channel
-from headway.systems.notifications.records import STOPPED, OptOut, Recipient, opt_outs_of
+from headway.systems.notifications.records import (
+    STOPPED,
+    OptOut,
+    Recipient,
+    change_opt_outs,
+    opt_outs_of,
+)
 from headway.systems.telephony.phone import Phone
 
 MOST_DEVICES = 20
@@ -204,12 +210,12 @@ class Recipients(Records[Recipient, RecipientBody]):
         """
         if "preferences" in values and values.get("email", record.email) == record.email:
             revoked = delete(OptOut).where(
-                OptOut.address == func.lower(record.email),
+                OptOut.address == func.lower(bindparam("address")),
                 OptOut.opt_out.not_in((*values["preferences"]["opt_out"], STOPPED)),
             )
-            await session.execute(revoked)
+            await change_opt_outs(session, revoked, {"address": record.email})
         await super().change(session, record, values, at)
-        await session.refresh(record, ["by_address"])
+        await session.refresh(record, ["by_address", "version"])
 
     def _set(self, record: Recipient, values: dict[str, Any], at: int) -> bool:
         """Set the fields that differ; a STOP stays with its number and does not move to another."""

@@ -5,12 +5,27 @@ Each send reads its current recipient and template; concurrent sends share the q
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from alembic import op
-from sqlalchemy import JSON, BigInteger, LargeBinary, String, Table, Text, func, or_, select, text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CursorResult,
+    Executable,
+    Index,
+    LargeBinary,
+    String,
+    Table,
+    Text,
+    func,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, column_property, mapped_column
 
@@ -49,6 +64,7 @@ KEEP_OPT_OUT = text(
     "ON CONFLICT DO NOTHING"
 )
 """Adds an `OptOut`, unless it exists."""
+_BY_EMAIL = "notify_recipients_by_email"
 
 
 class Recipient(RecordColumns, Base):
@@ -73,6 +89,27 @@ class Recipient(RecordColumns, Base):
         .correlate_except(OptOut)
         .scalar_subquery()
     )
+
+    __table_args__ = (Index(_BY_EMAIL, text("lower(email)")),)
+
+
+async def change_opt_outs(
+    session: AsyncSession, change: Executable, values: Mapping[str, Any]
+) -> None:
+    """Change the opt-outs of an e-mail address.
+
+    All recipients with this address show them: their versions are raised, so that what was read
+    before cannot overwrite the change.
+
+    Args:
+        change: inserts or deletes rows of `OptOut`.
+        values: its parameters, with the address as `address`.
+    """
+    changed = cast("CursorResult[Any]", await session.execute(change, values))
+    if changed.rowcount:
+        theirs = func.lower(Recipient.email) == func.lower(values["address"])
+        raised = update(Recipient).where(theirs).values(version=Recipient.version + 1)
+        await session.execute(raised.execution_options(synchronize_session=False))
 
 
 class MessageTemplate(RecordColumns, Base):
@@ -209,5 +246,9 @@ def _opt_outs() -> None:
                 db.execute(KEEP_OPT_OUT, {"address": address, "opt_out": one})
 
 
-SCHEMA = Schema(name=NAME, metadata=Base.metadata, upgrades={"0002": _opt_outs})
+def _by_email() -> None:
+    op.create_index(_BY_EMAIL, "notify_recipients", [text("lower(email)")], if_not_exists=True)
+
+
+SCHEMA = Schema(name=NAME, metadata=Base.metadata, upgrades={"0002": _opt_outs, "0003": _by_email})
 """The tables of this system."""
