@@ -14,9 +14,10 @@ import httpx
 import pytest
 
 import headway as hw
+from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.views import GatesQuery
 from headway.core.errors import StoreUnavailable
-from headway.systems.calls import catalogue_routes, make
+from headway.systems.calls import catalogue_routes, make, requeueing
 from headway.systems.calls.catalogue import (
     CatalogueContents,
     Number,
@@ -554,6 +555,23 @@ async def test_import_that_fails_half_way_leaves_each_number_in_its_pool(calls: 
         return await members(calls, "gold", "silver") == [[NUMBER], []]
 
     await calls.until(restored, "the number in its pool")
+
+
+async def test_gates_of_a_change_that_was_never_committed_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requeueing, "LOOK_S", 0.01)
+    monkeypatch.setattr(requeueing, "SECOND_PASS_S", 0.01)
+    # As a server does that is killed before the commit.
+    emptied = DeclareGate(spec=hw.Pool("calls.pool:gold", {}, shared=True))
+    async with calling(tmp_path) as calls:
+
+        async def restored() -> bool:
+            return await members(calls, "gold") == [[NUMBER]]
+
+        await calls.number(NUMBER, pool="gold")
+        await calls.store.define(DefineRequest(items=(emptied,), author="lost"))
+        await calls.until(restored, "the number in its pool")
 
 
 async def test_template_names_only_existing_providers(calls: Calls) -> None:

@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from headway.core.errors import StoreError
+from headway.core.errors import HeadwayError, StoreError
 from headway.core.gates.spec import GateSpec, GateUse
 from headway.runtime.kind import Kind
 from headway.server.routing import system_service
@@ -70,8 +70,11 @@ class CallsContext(SystemContext):
 
     async def declare_gates(self, contents: CatalogueContents) -> None:
         """Declare the gates of the catalogue, unless this process has declared this revision."""
-        if self._declared_revision >= contents.revision:
-            return
+        if self._declared_revision < contents.revision:
+            await self.declare_all()
+
+    async def declare_all(self) -> None:
+        """Declare the gates of the catalogue, even if this process has declared them before."""
         # The catalogue stays locked, so that the newest revision is declared last.
         async with self.catalogue.locked() as newest:
             specs = tuple(all_gates(newest).values())
@@ -79,22 +82,17 @@ class CallsContext(SystemContext):
                 await self.app.declare_gates(*specs[start : start + STEP])
         self._declared_revision = max(self._declared_revision, newest.revision)
 
-    @property
-    def must_declare(self) -> bool:
-        """Whether this process must declare the gates, whatever the catalogue's revision."""
-        return self._declared_revision < 0
-
     async def declare_again(self) -> None:
-        """Declare the gates of the catalogue again, after a failed change has declared others.
+        """Declare the gates of the catalogue again: a failed change may have declared others.
 
         If the directory or the store is unavailable, `requeueing.watch` does it later.
         """
-        self._declared_revision = -1
         try:
-            await self.declare_gates(await self.catalogue.read())
-        except StoreError as error:
-            _log.warning("declaration of gates postponed: error=%s", error)
-            self.changed.set()
+            await self.declare_all()
+        except HeadwayError as error:
+            _log.warning("gates not declared again: error=%s", error)
+            if isinstance(error, StoreError):
+                self.changed.set()
 
     def status_url(self, provider: str, ref: str) -> str:
         """Return the URL for a provider's status events about the call of a run."""

@@ -36,7 +36,8 @@ async def watch(context: CallsContext) -> None:
     The current limits of a pool, a rate or calling hours are read at each claim. But a lead gets
     its gates when it is checked, so when gates are added or removed, waiting leads whose gates
     would differ now are checked again. Changes of other servers are looked for as well, because one
-    may be killed before it has requeued.
+    may be killed before it has requeued, or after it has declared the gates of a change that it did
+    not commit: they are declared again each time.
     """
     timing = context.timing
     requeued: object = None
@@ -44,8 +45,7 @@ async def watch(context: CallsContext) -> None:
         await timing.wait(context.changed, LOOK_S)
         try:
             contents = await context.catalogue.read()
-            if context.must_declare:
-                await context.declare_gates(contents)
+            await context.declare_again()
             found = gate_layout(contents)
         except StoreError as error:
             _log.warning("requeueing postponed: error=%s", error)
