@@ -45,7 +45,9 @@ async def watch(context: CallsContext) -> None:
         await timing.wait(context.changed, LOOK_S)
         try:
             contents = await context.catalogue.read()
-            await context.declare_again()
+            if requeued is not None:
+                # Not at first, because the start of the server has just declared them.
+                await context.declare_again()
             found = gate_layout(contents)
         except StoreError as error:
             _log.warning("requeueing postponed: error=%s", error)
