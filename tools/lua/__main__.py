@@ -1,7 +1,6 @@
 """Regenerate the Lua of the rules; with `--check`, only list the files that would change.
 
-The first line of a file in `rules` names the Python module from which it is generated. To translate
-another module, create a file with such a line.
+A file in `rules` names its Python module in its first line, which is all that a new file needs.
 """
 
 from __future__ import annotations
@@ -19,10 +18,8 @@ _FIRST = re.compile(re.escape(WRITTEN).replace("MODULE", r"(\S+)"))
 
 def written() -> dict[Path, str]:
     """Return the text of each generated file: functions that other Lua uses, and what they use."""
-    paths = {
-        ".".join(path.relative_to(LUA).with_suffix("").parts): path
-        for path in sorted(LUA.rglob("*.lua"))
-    }
+    files = sorted(LUA.rglob("*.lua"))
+    paths = {".".join(one.relative_to(LUA).with_suffix("").parts): one for one in files}
     texts = {file: path.read_text(encoding="utf-8") for file, path in paths.items()}
     rules = {found[1]: file for file, text in texts.items() if (found := _FIRST.match(text))}
     texts = {file: text for file, text in texts.items() if file not in rules.values()}

@@ -89,8 +89,7 @@ def lua_name(name: str) -> str:
 
 
 def quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return f"'{escaped}'"
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
 
 
 def braced(parts: Sequence[str]) -> str:

@@ -536,9 +536,8 @@ class Translator(Lines):
         self.refuse(len(kinds) > 1 and not kinds <= {"list", "tuple"}, node, "two types in one")
         kind = two if one == NONE or one.kind == "tuple" or one.parts == (NONE,) else one
         kind = replace(kind, optional=one.optional or two.optional)
-        if one == NONE:
+        if one == NONE and not before_other:
             test, body, other = negated(test), other, body
-            before_body, before_other = before_other, before_body
         # A missing value would be taken for a false test, unless nil is what the test leaves.
         is_plain = body.type.kind != "bool" and (other.text == "nil" or not body.type.optional)
         if is_plain and not (before_body or before_other):
