@@ -106,8 +106,8 @@ async def test_leaving_flows_unread_makes_no_difference(
     unread: list[bool] = []
     leave = LaneClaim._leave_unread
 
-    def watched(claim: LaneClaim, views: Sequence[FlowView], n: int, free: int, least: int) -> None:
-        leave(claim, views, n, free, least)
+    def watched(claim: LaneClaim, views: Sequence[FlowView], n: int, free: int) -> None:
+        leave(claim, views, n, free)
         unread.extend(view.unread for view in views)
 
     monkeypatch.setattr(LaneClaim, "_leave_unread", watched)

@@ -193,7 +193,7 @@ class LaneClaim:
         least, most = max(least, deep), max(most, deep)
         views = self._open_flows(flows, free)
         if len(views) > MANY_FLOWS:
-            self._leave_unread(views, n, free, least)
+            self._leave_unread(views, n, free)
         for view in views:
             if view.unread:
                 continue
@@ -229,12 +229,12 @@ class LaneClaim:
             views.append(FlowView(flow=flow, tenant=key.tenant, shared=shared, gated=gated))
         return views
 
-    def _leave_unread(self, views: Sequence[FlowView], n: int, free: int, least: int) -> None:
+    def _leave_unread(self, views: Sequence[FlowView], n: int, free: int) -> None:
         """If few jobs of many flows can start, leave those flows unread whose heads come last."""
         read = max(MANY_FLOWS, 2 * _most_starts(views, n, free)) << 2 * (self.rounds - 1)
         if len(views) <= 2 * read:
             return
-        orders = self.ledger.jobs.first_orders([view.flow for view in views], least)
+        orders = self.ledger.jobs.first_orders([view.flow for view in views], FIRST_HEADS)
         ranked = [
             (rank(orders[view.flow], view.tenant, self.fairness), place)
             for place, view in enumerate(views)
