@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from headway.core.errors import InvalidValue, StoreUnavailable
-from headway.systems.directory import database
+from headway.systems.directory import engines
 from headway.systems.directory.database import Directory
 from headway.systems.field_service import SCHEMAS
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
@@ -111,7 +111,7 @@ async def change_a(directory: Directory, changed: asyncio.Event, go_on: asyncio.
 async def test_change_waits_for_a_stopped_process_only_for_a_limited_time(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(database.SESSION_LIMITS, "lock_timeout", "50ms")
+    monkeypatch.setitem(engines.SESSION_LIMITS, "lock_timeout", "50ms")
     stopped, other = directory_of(proxy.url), directory_of(proxy.url)
     await stopped.open()
     await write(stopped, "a")
@@ -135,7 +135,7 @@ async def test_change_of_a_stopped_process_is_ended_and_its_locks_released(
     stopped, other = directory_of(proxy.url), directory_of(proxy.url)
     await other.open()
     await write(other, "a")
-    monkeypatch.setitem(database.SESSION_LIMITS, "idle_in_transaction_session_timeout", "1s")
+    monkeypatch.setitem(engines.SESSION_LIMITS, "idle_in_transaction_session_timeout", "1s")
     await stopped.open()
     changed, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
     done.set()
@@ -155,7 +155,7 @@ async def test_postgresql_that_does_not_reply_is_given_up(
 ) -> None:
     directory = directory_of(proxy.url)
     await directory.open()
-    monkeypatch.setattr(database, "SILENCE_S", 0.05)
+    monkeypatch.setattr(engines, "SILENCE_S", 0.05)
     with pytest.raises(StoreUnavailable, match="does not answer"):  # noqa: PT012  (as above)
         async with asyncio.timeout(LIMIT), directory.change() as session:
             await session.connection()

@@ -18,8 +18,9 @@ from sqlalchemy import select, text
 
 from headway.core.errors import SchemaMismatch
 from headway.systems.calls import SCHEMAS as CALLS
-from headway.systems.directory import database
-from headway.systems.directory.database import Directory, Migrated
+from headway.systems.directory import engines
+from headway.systems.directory.database import Directory
+from headway.systems.directory.schemas import Migrated
 from headway.systems.field_service import SCHEMAS as FIELD_SERVICE
 from headway.systems.notifications.records import SCHEMA as NOTIFICATIONS
 from headway.systems.notifications.records import Recipient
@@ -213,7 +214,7 @@ async def test_opening_a_new_file_waits_for_another_writer(
         paused.append(seconds)
         writing.rollback()
 
-    monkeypatch.setattr(database, "pause", pause)
+    monkeypatch.setattr(engines, "pause", pause)
     done = await directory_of(f"sqlite:///{tmp_path}/directory.db").migrate()
     assert {one.system: one.now for one in done} == HEADS
     assert len(paused) == 1

@@ -21,8 +21,9 @@ from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateNeed, GateSpec
 from headway.runtime.timing import Timing
 from headway.systems.calls.template import DEFAULT, CallsSettings, Template
-from headway.systems.directory.database import Directory, naming
+from headway.systems.directory.database import Directory
 from headway.systems.directory.records import VersionedColumns
+from headway.systems.directory.schemas import naming
 
 
 class NumberStatus(StrEnum):

@@ -9,7 +9,7 @@ from headway.systems.calls.catalogue import Base
 from headway.systems.calls.source_table.lead_table import LEADS
 from headway.systems.calls.source_table.migration import MIGRATION
 from headway.systems.calls.source_table.shadow import SHADOW
-from headway.systems.directory.database import Schema, tally_schema
+from headway.systems.directory.schemas import Schema, tally_schema
 
 
 def _source_table() -> None:

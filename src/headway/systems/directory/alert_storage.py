@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Integer, String, Table, Text, text
 
-from headway.systems.directory.database import Directory, Schema, naming
+from headway.systems.directory.database import Directory
+from headway.systems.directory.schemas import Schema, naming
 
 _METADATA = naming()
 Table(

@@ -28,7 +28,8 @@ from headway.server.bodies.base import Body
 from headway.server.caller import Caller, Permission
 from headway.server.paging import PageQuery
 from headway.server.service import Service
-from headway.systems.directory.database import Directory, collated
+from headway.systems.directory.database import Directory
+from headway.systems.directory.schemas import collated
 
 MAX_ID = 64
 """Maximum length of an id, in characters."""

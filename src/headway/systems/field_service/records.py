@@ -32,8 +32,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from headway.core.errors import InvalidValue
 from headway.core.naming import MAX_NAME, check_name
-from headway.systems.directory.database import Schema, collated, naming, tally_schema
 from headway.systems.directory.records import ID, MAX_ID, RecordColumns
+from headway.systems.directory.schemas import Schema, collated, naming, tally_schema
 from headway.systems.field_service.request import NAME
 
 MAX_SKILL = 64

@@ -30,8 +30,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, Mapped, column_property, mapped_column
 
 from headway.core.gates.hours import hours_spec, intervals
-from headway.systems.directory.database import Directory, Schema, naming, tally_table
+from headway.systems.directory.database import Directory
 from headway.systems.directory.records import R, RecordColumns
+from headway.systems.directory.schemas import Schema, naming, tally_table
 from headway.systems.notifications.batches import Batches
 from headway.systems.notifications.notification import NAME, Channel
 
