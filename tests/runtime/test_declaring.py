@@ -11,6 +11,7 @@ import headway as hw
 from headway.contract.definitions import FireRequest
 from headway.contract.views import GatesQuery, JobsQuery, LanesQuery, SpecsQuery, TimetableQuery
 from headway.core.errors import InvalidValue
+from headway.core.job import FollowUp, JobPolicy
 from tests.runtime.observed_store import ObservedStore
 
 
@@ -232,6 +233,70 @@ def test_follow_up_must_take_its_arguments(plain: hw.App) -> None:
 
     with pytest.raises(hw.InvalidValue, match="'alert' follows 'work', but cannot take"):
         plain.open()
+
+
+@pytest.mark.parametrize("options", [{"on_final": "report"}, {"on_accepted": "report"}])
+def test_follow_up_with_gates_is_refused(plain: hw.App, options: dict[str, Any]) -> None:
+    gates = [hw.Rate("reports", 1, per="1s")]
+
+    @plain.job(gates=gates)
+    async def report(job: str, state: str, **more: object) -> None: ...
+
+    @plain.job(cascade=True, **options)
+    async def work() -> None: ...
+
+    text = "'report' follows 'work', but has gates, which it would not pass"
+    with pytest.raises(hw.InvalidValue, match=text):
+        plain.open()
+
+
+def test_follow_up_may_have_gates_at_a_later_stage(plain: hw.App) -> None:
+    @plain.job(stages={"prepare": [], "send": [hw.Rate("reports", 1, per="1s")]})
+    async def report(job: str, state: str, reason: str) -> hw.Next:
+        return hw.Next("send")
+
+    report.stage("send")(_take_end)
+
+    @plain.job(on_final=report)
+    async def work() -> None: ...
+
+    plain.open()
+    assert plain.kinds["work"].policy.on_final == FollowUp(kind="report", lane="main")
+
+
+def test_follow_ups_have_the_options_of_their_kinds_but_not_without_end(plain: hw.App) -> None:
+    @plain.job(lane="alerts", retry=hw.Backoff(attempts=2), on_final="third")
+    async def second(job: str, state: str, reason: str) -> None: ...
+
+    @plain.job(timeout="7s", cascade=True, on_final="work", on_accepted="second")
+    async def third(job: str, state: str, reason: str) -> None: ...
+
+    @plain.job(on_final=second, on_final_states=("cancelled",))
+    async def work() -> None: ...
+
+    first = work.policy.on_final
+    assert first is not None
+    assert (first.lane, first.states) == ("alerts", (hw.State.CANCELLED,))
+    assert first.policy is not None
+    assert first.policy.retry.attempts == 2
+    then = first.policy.on_final
+    assert then is not None
+    assert then.policy == JobPolicy(
+        timeout_ms=7_000, on_final=FollowUp(kind="work", lane="main", states=(hw.State.DEAD,))
+    )
+
+
+def test_fourth_follow_up_in_a_row_has_the_default_policy(plain: hw.App) -> None:
+    for n in range(6):
+        plain.job(name=f"step{n}", on_final=f"step{n + 1}", timeout="7s")(_take_end)
+    policy, chain = plain.kinds["step0"].policy, list[str]()
+    while policy is not None and policy.on_final is not None:
+        chain.append(policy.on_final.kind)
+        policy = policy.on_final.policy
+    assert (chain, policy) == (["step1", "step2", "step3", "step4"], None)
+
+
+async def _take_end(job: str, state: str, reason: str) -> None: ...
 
 
 def test_follow_up_that_looks_misspelt_causes_a_warning(

@@ -312,10 +312,8 @@ async def test_foreign_things_are_unknown_or_forbidden_in_every_route(role: Role
 
 
 _WORK = "kind args lane priority tenant subject candidates"
-_POLICY = (
-    "gates stage retry timeout start_within on_deadline reconcile reconcile_within on_final keep"
-    " key_for cascade on_accepted"
-)
+_OPTIONS = "retry timeout start_within on_deadline reconcile reconcile_within on_final keep key_for"
+_POLICY = f"gates stage {_OPTIONS} cascade on_accepted"
 _CLAIM = "worker lanes order max free lease wait request after"
 _PULLED = "worker job_id run tenant"
 _RUN = "job run outcome"
@@ -325,8 +323,9 @@ OWN = {
     "RecurringBody": f"{_WORK} {_POLICY}",
     "GateBody": "gate name zone amount hold",
     "RetryBody": "attempts base factor cap jitter",
-    "FollowUpBody": "kind lane states",
-    "AcceptedBody": "kind lane",
+    "OptionsBody": _OPTIONS,
+    "FollowUpBody": "kind lane states policy",
+    "AcceptedBody": "kind lane policy",
     "ReasonBody": "reason",
     "EditBody": "reason args priority due",
     "MovesBody": "reason args priority due verb ids filter limit dry",

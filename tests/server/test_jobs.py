@@ -15,7 +15,7 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateSpec
-from headway.core.job import MAX_ARGS
+from headway.core.job import KEEP_MS, MAX_ARGS
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 
@@ -86,7 +86,12 @@ async def test_job_is_stored_with_every_field_of_its_body(rig: Rig):
         "on_deadline": "retry",
         "reconcile": "ask",
         "reconcile_within_ms": 120_000,
-        "on_final": {"kind": "alert", "lane": "alerts", "states": ["dead", "cancelled"]},
+        "on_final": {
+            "kind": "alert",
+            "lane": "alerts",
+            "states": ["dead", "cancelled"],
+            "policy": None,
+        },
         "keep_ms": 86_400_000,
         "key_for_ms": 172_800_000,
         "cascade": False,
@@ -310,6 +315,14 @@ def an_app() -> hw.App:
     def call(phone: str, times: int = 1) -> None:
         del phone, times
 
+    @app.job(lane="alerts")
+    def page(job: str, state: str, reason: str) -> None:
+        del job, state, reason
+
+    @app.job(timeout="7s", on_final="page")
+    def report(job: str, state: str, reason: str) -> None:
+        del job, state, reason
+
     @app.job(tenant="{whom}")
     def bill(whom: str) -> None:
         del whom
@@ -332,6 +345,20 @@ async def test_kind_declared_by_the_app_makes_its_own_jobs(with_app: Rig):
     assert job["gates"][0]["name"] == "numbers"
     plain = await with_app.send(kind="unknown to the app", args={"phone": 7})
     assert (await with_app.ask(Role.PRODUCER, f"/v1/jobs/{plain}"))["lane"] == "main"
+
+
+async def test_follow_up_has_the_options_given_for_it_or_else_those_of_its_kind(with_app: Rig):
+    ours = await with_app.token(Role.PRODUCER, lanes=["main"])
+    theirs = {"kind": "report", "policy": {"keep": "9s", "on_final": {"kind": "report"}}}
+    for follow, timeout_ms, keep_ms in (
+        ({"kind": "report"}, 7_000, KEEP_MS),
+        (theirs, None, 9_000),
+    ):
+        made = await with_app.send(ours, kind="unknown to the app", on_final=follow)
+        job = await with_app.ask(Role.PRODUCER, f"/v1/jobs/{made}")
+        policy = job["policy"]["on_final"]["policy"]
+        assert (policy["timeout_ms"], policy["keep_ms"]) == (timeout_ms, keep_ms)
+        assert policy["on_final"]["policy"] is None
 
 
 async def test_edit_cannot_set_arguments_that_the_kind_refuses(with_app: Rig):

@@ -260,6 +260,8 @@ async def test_token_for_lanes_sends_to_and_sees_matching_lanes(rig: Rig):
     problem(await rig.call(token, "POST", "/v1/jobs", body), 403, "forbidden")
     follow = {"kind": "noop", "on_final": {"kind": "x", "lane": "calls"}}
     problem(await rig.call(token, "POST", "/v1/jobs", follow), 403, "forbidden")
+    chain = {"kind": "noop", "on_final": {"kind": "y", "policy": {"on_final": follow["on_final"]}}}
+    problem(await rig.call(token, "POST", "/v1/jobs", chain), 403, "forbidden")
     assert [job["id"] for job in (await rig.ask(token, "/v1/jobs"))["rows"]] == [ours, also]
     reply = await rig.call(token, "GET", "/v1/jobs", params={"lane": "calls"})
     problem(reply, 403, "forbidden")

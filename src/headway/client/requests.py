@@ -33,7 +33,7 @@ from headway.core.errors import CallerError, InvalidValue
 from headway.core.gates.kinds import traits_of
 from headway.core.gates.spec import GateUse
 from headway.core.instant import parse_instant
-from headway.core.job import DEFAULT_POLICY, DEFAULT_PRIORITY, JobPolicy, NewJob
+from headway.core.job import DEFAULT_POLICY, DEFAULT_PRIORITY, FollowUp, JobPolicy, NewJob
 from headway.core.retry import RetryPolicy
 from headway.core.timetable.schedule import Every, format_schedule
 from headway.runtime.records import encode
@@ -129,15 +129,19 @@ def _policy_fields(policy: JobPolicy) -> Fields:
         body["retry"] = _retry(policy.retry)
     if policy.on_final is not None:
         follow = policy.on_final
-        body["on_final"] = {
-            "kind": follow.kind,
-            "lane": follow.lane,
-            "states": [str(state) for state in follow.states],
-        }
+        states = [str(state) for state in follow.states]
+        body["on_final"] = {**_follow_up(follow), "states": states}
     if policy.cascade:
         body["cascade"] = True
     if policy.on_accepted is not None:
-        body["on_accepted"] = {"kind": policy.on_accepted.kind, "lane": policy.on_accepted.lane}
+        body["on_accepted"] = _follow_up(policy.on_accepted)
+    return body
+
+
+def _follow_up(follow: FollowUp) -> Fields:
+    body: Fields = {"kind": follow.kind, "lane": follow.lane}
+    if follow.policy is not None:
+        body["policy"] = _policy_fields(follow.policy)
     return body
 
 

@@ -15,6 +15,7 @@ from headway.core.job import (
     MAX_GATES,
     MAX_PRIORITY,
     MAX_SHARED_GATES,
+    MOST_CHAINED,
     ON_DEADLINE,
     JobPolicy,
     NewJob,
@@ -98,11 +99,14 @@ def check_contents(jobs: Sequence[NewJob]) -> None:
         check_candidates(f"job of kind {job.kind!r}", job.candidates)
 
 
-def _check_policy(policy: JobPolicy) -> None:
+def _check_policy(policy: JobPolicy, chained: int = 0) -> None:
     """Validate a policy: with no time no run could succeed, and a follow-up must be storable.
 
+    Args:
+        chained: how many jobs the one with this policy follows.
+
     Raises:
-        InvalidValue: a duration is 0, a choice is unknown, or a name of a follow-up is not valid.
+        InvalidValue: a duration is 0, a choice is unknown, or a follow-up is not valid.
     """
     # Compared here first: this runs for each job, and a call costs more.
     if policy.retry.jitter not in JITTERS:
@@ -121,6 +125,18 @@ def _check_policy(policy: JobPolicy) -> None:
             check_name(f"the kind of {what}", follow.kind)
             if follow.lane is not None:
                 check_name(f"the lane of {what}", follow.lane)
+            if follow.policy is not None:
+                _check_chained(follow.kind, follow.policy, chained + 1)
+
+
+def _check_chained(kind: str, policy: JobPolicy, chained: int) -> None:
+    if chained > MOST_CHAINED:
+        message = f"the follow-up {kind!r} is number {chained} in its chain, with a policy"
+        raise InvalidValue(message, hint=f"at most {MOST_CHAINED} in a row have one")
+    if policy.cascade or policy.on_accepted is not None:
+        message = f"the follow-up {kind!r} is a cascade, and has no candidates"
+        raise InvalidValue(message, hint="leave cascade and on_accepted out of its policy")
+    _check_policy(policy, chained)
 
 
 def _check_numbers(jobs: Sequence[NewJob]) -> None:

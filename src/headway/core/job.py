@@ -41,6 +41,8 @@ KEEP_MS = 7 * DAY_MS
 
 ON_DEADLINE = ("dead", "retry")
 """What may happen to a hand-over that is not answered by its deadline."""
+MOST_CHAINED = 3
+"""How many follow-ups in a row have a policy: each contains the next one's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,11 +54,13 @@ class FollowUp:
             or for an acceptance `{"job": id, "state": "accepted", "candidate": …, "run": …}`.
         lane: lane that it waits in; None for the lane of the other job.
         states: final states that create it; not used for an acceptance.
+        policy: of the job to create, without a cascade; None for the default policy.
     """
 
     kind: str
     lane: str | None = None
     states: tuple[State, ...] = (State.DEAD,)
+    policy: JobPolicy | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -148,7 +148,7 @@ class App:
                 read_options(fn.__name__, options),
                 fn,
                 reconciler=self._reconciler,
-                lanes=self._lane_of,
+                kinds=self.kinds.get,
                 timing=self._timing,
             )
             self._add(kind)
@@ -736,10 +736,6 @@ class App:
             message = f"there are two kinds {kind.name!r}{', one of them built in' * built_in}"
             raise InvalidValue(message, hint="give one of them another name: @app.job(name=...)")
         self.kinds[kind.name] = kind
-
-    def _lane_of(self, kind: str) -> str | None:
-        found = self.kinds.get(kind)
-        return found.lane if found else None
 
     def _reconciler(self, kind: Kind, ask: Callable[..., Any]) -> str:
         """Declare the kind whose jobs query the provider about another kind's jobs."""

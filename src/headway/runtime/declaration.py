@@ -339,6 +339,15 @@ def _check_takes(
         if meant:
             _log.warning("%r is followed by %r, an unknown kind; %s", kind.name, follow, meant)
         return
+    if kinds[follow].options.stages[0][1]:
+        message = (
+            f"the kind {follow!r} follows {kind.name!r}, but has gates, which it would not pass"
+        )
+        raise InvalidValue(
+            message,
+            hint=f"let a kind without gates follow, whose handler passes a job of {follow!r} to "
+            "job.then",
+        )
     parameters = ("job: str", *given)
     if not kinds[follow].takes([one.partition(":")[0] for one in parameters]):
         message = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
@@ -12,7 +13,7 @@ from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateSpec, GateUse
 from headway.core.instant import parse_instant, parse_moment
-from headway.core.job import DEFAULT_POLICY, FollowUp, JobPolicy, NewJob
+from headway.core.job import DEFAULT_POLICY, MOST_CHAINED, FollowUp, JobPolicy, NewJob
 from headway.core.naming import check_name, placeholders
 from headway.core.state import State
 from headway.runtime.handler import Handler
@@ -50,7 +51,7 @@ class Kind:
         *,
         asks: Callable[..., Any] | None = None,
         reconciler: Callable[[Kind, Callable[..., Any]], str] | None = None,
-        lanes: Callable[[str], str | None] = lambda _: None,
+        kinds: Callable[[str], Kind | None] = lambda _: None,
         timing: Timing | None = None,
     ) -> None:
         """Create a kind.
@@ -59,7 +60,7 @@ class Kind:
             fn: handler of the first stage.
             asks: the reconcile handler, if the kind is that of reconcile jobs.
             reconciler: declares the kind of the reconcile jobs for this one, and returns its name.
-            lanes: returns the lane of a kind by name, or None if the kind is unknown.
+            kinds: returns a kind by name, or None if it is unknown.
             timing: clock for due times and expiry.
 
         Raises:
@@ -71,7 +72,7 @@ class Kind:
         self._reconciler = reconciler
         self._reconciled_by: str | None = None
         self._fn = fn
-        self._lanes = lanes
+        self._kinds = kinds
         self._timing = timing or Timing()
         self._first = options.stages[0][0]
         handler = Handler(self.name, fn, processes=options.processes)
@@ -111,8 +112,23 @@ class Kind:
     def policy(self) -> JobPolicy:
         """The part of its options that is stored with each job."""
         if self._policy is None:
-            self._policy = self._read_policy()
+            self._policy = self._read_policy(())
         return self._policy
+
+    def policy_after(self, before: tuple[str, ...]) -> JobPolicy | None:
+        """Return the policy of its jobs as follow-ups, without a cascade: they have no candidates.
+
+        Args:
+            before: the kinds of the jobs that they follow, the first one first.
+
+        Returns:
+            None for the default policy, which they also get if this kind is among those before, or
+            if these are more than a chain may have.
+        """
+        if self.name in before or len(before) > MOST_CHAINED:
+            return None
+        policy = replace(self._read_policy(before), cascade=False, on_accepted=None)
+        return None if policy == DEFAULT_POLICY else policy
 
     def stage(self, name: str) -> Callable[[Function], Function]:
         """Declare the handler of a further stage.
@@ -324,8 +340,8 @@ class Kind:
             return None
         return (self._timing.wall_at() if due_at is None else due_at) + span_ms
 
-    def _read_policy(self) -> JobPolicy:
-        options = self.options
+    def _read_policy(self, before: tuple[str, ...]) -> JobPolicy:
+        options, before = self.options, (*before, self.name)
         policy = JobPolicy(
             retry=options.retry,
             timeout_ms=options.timeout_ms,
@@ -333,14 +349,22 @@ class Kind:
             on_deadline=options.on_deadline,
             reconcile=self._reconciled_by,
             reconcile_within_ms=options.reconcile_within_ms,
-            on_final=self._follow_up(options.on_final, options.on_final_states),
+            on_final=self._follow_up(options.on_final, before, options.on_final_states),
             keep_ms=options.keep_ms,
             key_for_ms=options.key_for_ms,
             cascade=options.cascade,
-            on_accepted=self._follow_up(options.on_accepted, ()),
+            on_accepted=self._follow_up(options.on_accepted, before, ()),
         )
         # The same object, so that stores can recognise the default policy by identity.
         return DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
 
-    def _follow_up(self, kind: str | None, states: tuple[State, ...]) -> FollowUp | None:
-        return None if kind is None else FollowUp(kind=kind, lane=self._lanes(kind), states=states)
+    def _follow_up(
+        self, name: str | None, before: tuple[str, ...], states: tuple[State, ...]
+    ) -> FollowUp | None:
+        if name is None:
+            return None
+        kind = self._kinds(name)
+        if kind is None:
+            return FollowUp(kind=name, states=states)
+        policy = kind.policy_after(before)
+        return FollowUp(kind=name, lane=kind.lane, states=states, policy=policy)

@@ -76,6 +76,10 @@ def plain_value(value: object) -> object:
 
 
 _MADE_OF_OTHERS: frozenset[Any] = frozenset({dict, list, tuple, Union})
+_UNDER_WAY: set[type[Any]] = set()
+"""Views whose models are being made, because views may contain each other."""
+_INCOMPLETE: list[type[BaseModel]] = []
+"""Models that refer to one that is still being made."""
 _ATTRIBUTES = re.compile(r"^Attributes:\n(?P<lines>(?:    .*\n?|\n)*)", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"^    (?P<name>\w+): (?P<text>.*(?:\n     +.*)*)", re.MULTILINE)
 
@@ -87,10 +91,12 @@ def reply_model(view: type[Any]) -> type[BaseModel]:
     Bytes are any JSON; the descriptions are from the view's docstring.
     """
     hints, notes = get_type_hints(view), attribute_docs(view)
+    _UNDER_WAY.add(view)
     given: dict[str, Any] = {
-        name: (_described(hints[name], view), Field(description=notes.get(name)))
+        name: (_described(hints[name]), Field(description=notes.get(name)))
         for name in field_names(view)
     }
+    _UNDER_WAY.discard(view)
     return _model(view.__name__, _first_line(view), given, {view.__name__: view})
 
 
@@ -137,7 +143,12 @@ def _model(
     name: str, doc: str, given: dict[str, Any], known: dict[str, type[Any]]
 ) -> type[BaseModel]:
     model = create_model(name, __config__=ConfigDict(title=name), __doc__=doc, **given)
-    model.model_rebuild(_types_namespace=dict.fromkeys(known, model))
+    names = dict.fromkeys(known, model)
+    _INCOMPLETE[:] = [
+        one
+        for one in (model, *_INCOMPLETE)
+        if one.model_rebuild(raise_errors=False, _types_namespace=names) is False
+    ]
     return model
 
 
@@ -145,20 +156,18 @@ def _first_line(view: type[Any]) -> str:
     return cleandoc(view.__doc__ or "").partition("\n")[0]
 
 
-def _described(hint: Any, view: type[Any]) -> Any:  # noqa: ANN401  (an annotation)
+def _described(hint: Any) -> Any:  # noqa: ANN401  (an annotation)
     """Return an annotation, with dataclasses replaced by their models."""
     if hint is bytes:
         return Any
-    if hint is view:
-        return ForwardRef(view.__name__)
     if isinstance(hint, type) and field_names(hint):
-        return reply_model(hint)
+        return ForwardRef(hint.__name__) if hint in _UNDER_WAY else reply_model(hint)
     origin = cast("Any", get_origin(hint))
     if origin is types.UnionType:
         origin = Union
     if origin not in _MADE_OF_OTHERS:
         return cast("Any", hint)
-    made: Any = origin[tuple(_described(one, view) for one in get_args(hint))]
+    made: Any = origin[tuple(_described(one) for one in get_args(hint))]
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -43,6 +44,7 @@ from headway.server.bodies.jobs import (
     FollowUpBody,
     GateBody,
     JobBody,
+    OptionsBody,
     RetryBody,
 )
 from headway.server.caller import OPEN_CALLER, Caller, Permission
@@ -203,10 +205,17 @@ class _JobFactory:
         )
         self._caller.check_tenant(job.tenant)
         self._caller.check_lane(job.lane)
-        for follow in (job.policy.on_final, job.policy.on_accepted):
-            if follow is not None and follow.lane is not None and kind is None:
-                self._caller.check_lane(follow.lane)
+        if kind is None:
+            self._check_lanes(body, body.on_accepted)
         return job
+
+    def _check_lanes(self, body: OptionsBody, accepted: AcceptedBody | None = None) -> None:
+        # Not those of kinds, which the App declares.
+        for follow in filter(None, (body.on_final, accepted)):
+            if follow.lane is not None:
+                self._caller.check_lane(follow.lane)
+            if follow.policy is not None:
+                self._check_lanes(follow.policy)
 
     def _of_kind(self, kind: Kind, body: JobBody, id: str, due_at: int | None) -> NewJob:
         taken = RESERVED.intersection(body.args)
@@ -266,7 +275,7 @@ class _JobFactory:
             expires_at=expires_at,
             key=body.key,
             gates=self._uses(body, lane, tenant) if body.gates else (),
-            policy=policy_of(body),
+            policy=self._policy(body),
             candidates=tuple(body.candidates or ()),
         )
 
@@ -274,37 +283,55 @@ class _JobFactory:
         values = {**body.args, "tenant": tenant, "lane": lane, "kind": body.kind}
         return gate_uses(body.gates or (), self._gates, values, cascade=body.candidates is not None)
 
+    def _policy(self, body: JobBody) -> JobPolicy:
+        """Return the policy of a job without a kind; omitted fields have the engine's defaults.
+
+        Raises:
+            InvalidValue: a delay is above its cap.
+        """
+        if body.candidates is None and body.model_fields_set.isdisjoint(_OF_POLICY):
+            return DEFAULT_POLICY
+        policy = replace(
+            self._options(body, (body.kind,)),
+            cascade=body.candidates is not None,
+            on_accepted=self._follow_up(body.on_accepted, (body.kind,)),
+        )
+        # The same object, so that stores can compare by identity.
+        return DEFAULT_POLICY if policy == DEFAULT_POLICY else policy
+
+    def _options(self, body: OptionsBody, before: tuple[str, ...]) -> JobPolicy:
+        usual = DEFAULT_POLICY
+        return JobPolicy(
+            retry=_retry(body.retry),
+            timeout_ms=body.timeout,
+            start_within_ms=_or_default(body.start_within, usual.start_within_ms),
+            on_deadline=body.on_deadline or usual.on_deadline,
+            reconcile=body.reconcile,
+            reconcile_within_ms=_or_default(body.reconcile_within, usual.reconcile_within_ms),
+            on_final=self._follow_up(body.on_final, before),
+            keep_ms=_or_default(body.keep, usual.keep_ms),
+            key_for_ms=_or_default(body.key_for, usual.key_for_ms),
+        )
+
+    def _follow_up(
+        self, given: FollowUpBody | AcceptedBody | None, before: tuple[str, ...]
+    ) -> FollowUp | None:
+        if given is None:
+            return None
+        states = given.states if isinstance(given, FollowUpBody) else ()
+        states = tuple(State(one) for one in dict.fromkeys(states))
+        kind, policy = self._kinds.get(given.kind), None
+        if given.policy is not None:
+            policy = self._options(given.policy, (*before, given.kind))
+        elif kind is not None:
+            policy = kind.policy_after(before)
+        return FollowUp(kind=given.kind, lane=given.lane, states=states, policy=policy)
+
 
 def _are_equal(ours: NewJob, theirs: NewJob) -> bool:
     """Return whether the gates, policy and stage of a request equal those of the kind."""
     same = set(ours.gates) == set(theirs.gates)
     return same and (ours.policy, ours.stage) == (theirs.policy, theirs.stage)
-
-
-def policy_of(body: JobBody) -> JobPolicy:
-    """Return the policy of a job without a kind; omitted fields have the engine's defaults.
-
-    Raises:
-        InvalidValue: a delay is above its cap.
-    """
-    if body.candidates is None and body.model_fields_set.isdisjoint(_OF_POLICY):
-        return DEFAULT_POLICY
-    usual = DEFAULT_POLICY
-    policy = JobPolicy(
-        retry=_retry(body.retry),
-        timeout_ms=body.timeout,
-        start_within_ms=_or_default(body.start_within, usual.start_within_ms),
-        on_deadline=body.on_deadline or usual.on_deadline,
-        reconcile=body.reconcile,
-        reconcile_within_ms=_or_default(body.reconcile_within, usual.reconcile_within_ms),
-        on_final=_follow_up(body.on_final),
-        keep_ms=_or_default(body.keep, usual.keep_ms),
-        key_for_ms=_or_default(body.key_for, usual.key_for_ms),
-        cascade=body.candidates is not None,
-        on_accepted=_follow_up(body.on_accepted),
-    )
-    # The same object, so that stores can compare by identity.
-    return usual if policy == usual else policy
 
 
 _OF_POLICY = frozenset(POLICY_FIELDS) - {"gates", "stage", "cascade"}
@@ -324,14 +351,6 @@ def _retry(given: RetryBody | None) -> RetryPolicy:
         cap=f"{given.cap}ms",
         jitter=given.jitter,
     )
-
-
-def _follow_up(given: FollowUpBody | AcceptedBody | None) -> FollowUp | None:
-    if given is None:
-        return None
-    states = given.states if isinstance(given, FollowUpBody) else ()
-    states = tuple(State(one) for one in dict.fromkeys(states))
-    return FollowUp(kind=given.kind, lane=given.lane, states=states)
 
 
 async def send_jobs(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from headway.contract.operate import Verb
-from headway.core.job import DEFAULT_POLICY, MAX_CANDIDATES
+from headway.core.job import DEFAULT_POLICY, MAX_CANDIDATES, MOST_CHAINED
 from headway.core.state import State
 from headway.server.bodies.base import (
     Body,
@@ -74,6 +74,44 @@ class RetryBody(Body):
     )
 
 
+class OptionsBody(Body):
+    """What is stored with a job about its retries, times and follow-up."""
+
+    retry: RetryBody | None = Field(default=None, description="How the job is retried.")
+    timeout: Span | None = Field(default=None, description="How long the handler may run.")
+    start_within: Span | None = Field(
+        default=None,
+        description="A job with gates that has not started within this time is handed back.",
+    )
+    on_deadline: Literal["dead", "retry"] | None = Field(
+        default=None,
+        description="What happens to a hand-over that is not answered by its deadline.",
+    )
+    reconcile: Name | None = Field(
+        default=None, description="Kind of the job that asks the provider for the outcome."
+    )
+    reconcile_within: Span | None = Field(
+        default=None, description="How long that job has before the deadline decides."
+    )
+    on_final: FollowUpBody | None = Field(
+        default=None, description="Job to create when this one ends."
+    )
+    keep: Span | None = Field(default=None, description="How long the job is kept after its end.")
+    key_for: Span | None = Field(
+        default=None, description="How long its key stays taken after its end."
+    )
+
+
+FollowUpOptions = Annotated[
+    OptionsBody | None,
+    Field(
+        default=None,
+        description="Its retries, times and follow-up; by default those of its kind, if the server "
+        f"knows it. At most {MOST_CHAINED} follow-ups in a row can have them.",
+    ),
+]
+
+
 class FollowUpBody(Body):
     """Job to create in the same step in which this one ends."""
 
@@ -86,6 +124,7 @@ class FollowUpBody(Body):
     states: FailFastList[Literal["succeeded", "dead", "cancelled"]] = Field(
         default=["dead"], min_length=1, max_length=3, description="Final states that create it."
     )
+    policy: FollowUpOptions
 
 
 class AcceptedBody(Body):
@@ -97,6 +136,7 @@ class AcceptedBody(Body):
     lane: Name | None = Field(
         default=None, description="Lane of the job to create; null for the lane of this job."
     )
+    policy: FollowUpOptions
 
 
 class WorkBody(Body):
@@ -144,7 +184,7 @@ class SentBody(WorkBody):
     )
 
 
-class PolicyBody(Body):
+class PolicyBody(OptionsBody):
     """What is otherwise set by a job's kind; not allowed if the server knows the kind."""
 
     gates: FailFastList[Name | GateBody] | None = Field(
@@ -155,29 +195,6 @@ class PolicyBody(Body):
     )
     stage: Name | None = Field(
         default=None, description="Stage to start with, for a kind with stages."
-    )
-    retry: RetryBody | None = Field(default=None, description="How the job is retried.")
-    timeout: Span | None = Field(default=None, description="How long the handler may run.")
-    start_within: Span | None = Field(
-        default=None,
-        description="A job with gates that has not started within this time is handed back.",
-    )
-    on_deadline: Literal["dead", "retry"] | None = Field(
-        default=None,
-        description="What happens to a hand-over that is not answered by its deadline.",
-    )
-    reconcile: Name | None = Field(
-        default=None, description="Kind of the job that asks the provider for the outcome."
-    )
-    reconcile_within: Span | None = Field(
-        default=None, description="How long that job has before the deadline decides."
-    )
-    on_final: FollowUpBody | None = Field(
-        default=None, description="Job to create when this one ends."
-    )
-    keep: Span | None = Field(default=None, description="How long the job is kept after its end.")
-    key_for: Span | None = Field(
-        default=None, description="How long its key stays taken after its end."
     )
     cascade: bool | None = Field(
         default=None,

@@ -54,33 +54,30 @@ def follow_up(row: JobRow, follow: FollowUp) -> NewJob:
     Its id is derived. If that is taken, the next id of the series is used.
     """
     body = {"job": row.id, "state": str(row.state), "reason": row.reason}
-    lane = follow.lane or row.lane
-    return _following(row, derived_id("on_final", row.id, row.life), follow.kind, lane, body)
+    return _following(row, derived_id("on_final", row.id, row.life), follow, body)
 
 
 def accepted_job(row: JobRow, follow: FollowUp) -> NewJob:
     """Return the `on_accepted` job of an accepted job; the same run always has the same job."""
     body = {"job": row.id, "state": "accepted", "candidate": row.candidate, "run": row.run}
-    lane = follow.lane or row.lane
-    return _following(row, derived_id("on_accepted", row.id, row.run), follow.kind, lane, body)
+    return _following(row, derived_id("on_accepted", row.id, row.run), follow, body)
 
 
 def reconcile_job(row: JobRow, kind: str) -> NewJob:
     """Return the job that asks the provider about a run; each request to it has its own job."""
     body = {"job": row.id, "run": row.run, "asked": row.reconciles}
     derived = derived_id("reconcile", row.id, row.run, row.reconciles)
-    return _following(row, derived, kind, row.lane, body).changed(policy=_RECONCILE_POLICY)
+    return _following(row, derived, FollowUp(kind=kind, policy=_RECONCILE_POLICY), body)
 
 
-def _following(
-    row: JobRow, derived: str, kind: str, lane: str, body: Mapping[str, object]
-) -> NewJob:
+def _following(row: JobRow, derived: str, follow: FollowUp, body: Mapping[str, object]) -> NewJob:
     return NewJob(
         id=derived,
-        kind=kind,
-        lane=lane,
+        kind=follow.kind,
+        lane=follow.lane or row.lane,
         tenant=row.tenant,
         subject=row.subject,
+        policy=follow.policy or DEFAULT_POLICY,
         args=json.dumps(body, separators=(",", ":")).encode(),
     )
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from headway.contract.views import JobQuery, JobView
 from headway.core.gates.slots import Slots
-from headway.core.job import DEFAULT_POLICY
 from headway.core.retry import Backoff
 from headway.core.state import State
 from headway.runtime.app import App
@@ -41,11 +40,8 @@ UPDATE_TABLE, REPORT = "tell", "report"
 """The stages of a follow-up; their names are stored."""
 
 
-async def finish(context: CallsContext, task: Job, kind: Kind, job: str, state: str) -> Next | None:
+async def finish(context: CallsContext, task: Job, job: str, state: str) -> Next | None:
     """Write the end of a lead to the source table; a repetition changes nothing.
-
-    Args:
-        kind: kind of the follow-up.
 
     Returns:
         Next stage `report` if the lead has a reporting URL.
@@ -54,21 +50,6 @@ async def finish(context: CallsContext, task: Job, kind: Kind, job: str, state: 
     if view is None:
         return None
     args = read_args(view.args)
-    has_row = context.table is not None and bool(args.row)
-    if not has_row and args.reporting_webhook_url is None:
-        return None
-    if task.claimed.policy == DEFAULT_POLICY:
-        # The store created this job, and knows no kind's options: continue in one that has them.
-        again = kind.make(
-            tenant=task.tenant,
-            subject=task.subject,
-            lane=task.lane,
-            job=job,
-            state=state,
-            reason=view.reason,
-        )
-        task.then(again)
-        return None
     if context.table is not None and args.row:
         lead = lead_of(view)
         outcome = str(lead.outcome)
@@ -130,7 +111,7 @@ def declare_kinds(app: App, context: CallsContext) -> Kind:
     )
     async def finished(task: Job, job: str, state: str, reason: str) -> Next | None:
         del reason
-        return await finish(context, task, finished, job, state)
+        return await finish(context, task, job, state)
 
     @finished.stage(REPORT)
     async def reported(task: Job, job: str, state: str) -> None:

@@ -12,7 +12,7 @@ from headway.contract.outcomes import Failed, HandedOver, Returned, Verdict
 from headway.contract.signals import Decided, SignalKind, SignalResult
 from headway.core.cascade import Answer
 from headway.core.gates.slots import Slots
-from headway.core.job import FollowUp, NewJob, derived_id
+from headway.core.job import FollowUp, JobPolicy, NewJob, derived_id
 from headway.core.state import State
 from headway.testing.conformance.rig import (
     ConformanceGroup,
@@ -29,7 +29,7 @@ KEPT = policy_with(
     cascade=True,
     reconcile="ask",
     on_final=FollowUp(kind="alert", states=(State.DEAD,)),
-    on_accepted=FollowUp(kind="taken", lane="news", states=()),
+    on_accepted=FollowUp(kind="taken", lane="news", states=(), policy=JobPolicy(timeout_ms=70)),
 )
 OFFER_MS = 300_000
 YEAR_MS = 365 * 86_400_000
@@ -83,6 +83,7 @@ class AcceptGroup(ConformanceGroup):
         }  # fmt: skip
         cause = await rig.view(run.id)
         assert (taken.lane, taken.tenant, taken.subject) == ("news", cause.tenant, cause.subject)
+        assert taken.policy == JobPolicy(timeout_ms=70)
 
     async def test_accepted_job_does_not_time_out(self, rig: Rig) -> None:
         run = await accepted(rig, "ann", "bob")

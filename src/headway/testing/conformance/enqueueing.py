@@ -71,6 +71,13 @@ OTHER_BODIES = pytest.mark.parametrize(
 """Changes that make the body of a job different."""
 
 
+def followed_by(policy: JobPolicy, times: int = 1) -> JobPolicy:
+    """Return a policy with a follow-up of this policy, or several in a row."""
+    for _ in range(times):
+        policy = policy_with(on_final=FollowUp(kind="alert", policy=policy))
+    return policy
+
+
 class EnqueueGroup(ConformanceGroup):
     """What an enqueue creates, and what it refuses."""
 
@@ -428,6 +435,23 @@ class EnqueueGroup(ConformanceGroup):
         await rig.declare(LINE, *(Slots(f"gate-{n}", 1) for n in range(9)))
         async with rig.refuses(InvalidValue):
             await rig.enqueue(rig.jobs.make(), rig.jobs.make(**fields))
+
+    @pytest.mark.parametrize(
+        ("policy", "text"),
+        [
+            (followed_by(JobPolicy(timeout_ms=0)), "timeout is less than 1 ms"),
+            (followed_by(JobPolicy(reconcile="nul\0"), 3), "contains NUL"),
+            (followed_by(JobPolicy(cascade=True)), "cascade"),
+            (followed_by(JobPolicy(keep_ms=1), 4), "'alert' is number 4 in its chain"),
+        ],
+        ids=["of_the_first", "of_the_third", "a_cascade", "four_in_a_row"],
+    )
+    async def test_job_with_an_invalid_policy_of_a_follow_up_is_refused(
+        self, rig: Rig, policy: JobPolicy, text: str
+    ) -> None:
+        with pytest.raises(InvalidValue, match=text):
+            await rig.add(policy=policy)
+        assert (await rig.dump()).jobs == ()
 
     async def test_arguments_above_the_limit_are_refused_and_at_it_are_kept(self, rig: Rig) -> None:
         with pytest.raises(PayloadTooLarge):

@@ -25,7 +25,14 @@ from headway.contract.signals import Decided
 from headway.contract.views import JobView
 from headway.core.errors import IdConflict
 from headway.core.gates.slots import Slots
-from headway.core.job import FollowUp, NewJob, derived_id, ids_after
+from headway.core.job import (
+    DEFAULT_POLICY,
+    FollowUp,
+    JobPolicy,
+    NewJob,
+    derived_id,
+    ids_after,
+)
 from headway.core.state import FINAL, State
 from headway.testing.conformance.rig import SHORT, ConformanceGroup, Rig, policy_with, take_ids
 from headway.testing.conformance.worker import LANE, LEASE_MS
@@ -133,6 +140,25 @@ class FollowGroup(ConformanceGroup):
             (jobs[0].id, "succeeded"), (jobs[1].id, "dead"), (jobs[2].id, "cancelled"),
         }  # fmt: skip
         assert len(await rig.worker.take(9, "alerts")) == 3
+
+    async def test_follow_ups_in_a_row_have_the_policies_given_for_them(self, rig: Rig) -> None:
+        third = FollowUp(kind="third", states=(State.DEAD, State.CANCELLED))
+        second = FollowUp(kind="second", lane="alerts", policy=policy_with(on_final=third))
+        last = JobPolicy(keep_ms=9_000, timeout_ms=70, reconcile="ask", on_final=second)
+        first = FollowUp(kind="first", policy=last)
+        await rig.add(policy=policy_with(on_final=first))
+        found, lane = dict[str, JobPolicy](), LANE
+        for kind in ("first", "second", "third"):
+            run = await rig.worker.take_one(lane)
+            await rig.worker.report(Died(run.id, run.run, reason="bad"))
+            (made,) = [one for one in (await rig.dump()).jobs if one.kind == kind]
+            found[kind], lane = made.policy, made.lane
+        assert lane == "alerts"
+        assert found == {
+            "first": last,
+            "second": policy_with(on_final=third),
+            "third": DEFAULT_POLICY,
+        }
 
     async def test_on_final_job_is_created_once_per_life(self, rig: Rig) -> None:
         job = await rig.add(policy=ALERT)

@@ -16,7 +16,7 @@ from standardwebhooks.webhooks import Webhook
 from twilio.request_validator import RequestValidator
 
 import headway as hw
-from headway.contract.views import JobQuery, JobsQuery
+from headway.contract.views import JobsQuery
 from headway.runtime.timing import REAL
 from headway.systems.calls import make
 from headway.systems.directory.database import Directory
@@ -186,8 +186,8 @@ async def test_caller_that_refuses_its_result_gets_it_again_with_the_same_id(
         reply = await site.rig.call(None, "POST", f"/v1/jobs/{job.id}/run-now", {})
         assert reply.status_code == 200, reply.text
 
-        async def done() -> bool:
-            return (await site.app.store.read(JobQuery(id=job.id))).state == "succeeded"
+        async def done() -> Any:
+            return next((one for one in await site.follow_ups() if one.state == "succeeded"), None)
 
         await until(done)
         assert (await site.rig.ask(None, f"/leads/{lead}"))["outcome"] == "COMPLETED"

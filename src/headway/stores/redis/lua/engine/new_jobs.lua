@@ -138,7 +138,7 @@ local function new_job(row, kind, lane, policy)
     stage = '',
     priority = JobLimits.DEFAULT_PRIORITY,
     gates = {},
-    policy = policy,
+    policy = policy or NewJobs.DEFAULT_POLICY,
     candidates = {},
   }
 end
@@ -146,7 +146,7 @@ end
 -- Return the `on_final` job of a final job; the same life gives the same job.
 --   row: the cause, already final; follow: settings of its kind.
 function NewJobs.follow_up(row, follow)
-  local job = new_job(row, follow.kind, follow.lane or row.lane, NewJobs.DEFAULT_POLICY)
+  local job = new_job(row, follow.kind, follow.lane or row.lane, follow.policy)
   job.id = NewJobs.derived_id({ 'on_final', row.id, row.life })
   job.args = '{"job":'
     .. quoted(row.id)
@@ -161,7 +161,7 @@ end
 -- Return the `on_accepted` job of an accepted job; the same run gives the same job.
 --   row: the cause, awaiting; follow: settings of its kind.
 function NewJobs.accepted_job(row, follow)
-  local job = new_job(row, follow.kind, follow.lane or row.lane, NewJobs.DEFAULT_POLICY)
+  local job = new_job(row, follow.kind, follow.lane or row.lane, follow.policy)
   job.id = NewJobs.derived_id({ 'on_accepted', row.id, row.run })
   job.args = string.format(
     '{"job":%s,"state":"accepted","candidate":%s,"run":%.0f}',

@@ -3,6 +3,11 @@
 
 local Packing = {}
 
+local function encode_follow_up(follow)
+  local policy = follow.policy and Packing.encode_policy(follow.policy)
+  return { follow.kind, follow.lane or false, follow.states, policy }
+end
+
 -- Return the values of a policy, false for none.
 --   policy: all fields by name, including defaults.
 function Packing.encode_policy(policy)
@@ -14,13 +19,18 @@ function Packing.encode_policy(policy)
     policy.on_deadline,
     policy.reconcile or false,
     policy.reconcile_within_ms,
-    follow and { follow.kind, follow.lane or false, follow.states } or false,
+    follow and encode_follow_up(follow) or false,
     policy.keep_ms,
     policy.key_for_ms,
     policy.cascade or false,
     -- Omitted if there is none, as before it existed.
-    accepted and { accepted.kind, accepted.lane or false, accepted.states } or nil,
+    accepted and encode_follow_up(accepted) or nil,
   }
+end
+
+local function decode_follow_up(kept)
+  local policy = kept[4] and Packing.decode_policy(kept[4])
+  return { kind = kept[1], lane = kept[2] or nil, states = kept[3], policy = policy }
 end
 
 -- Return a policy by names from its values.
@@ -39,12 +49,11 @@ function Packing.decode_policy(kept)
     on_deadline = kept[4],
     reconcile = kept[5] or nil,
     reconcile_within_ms = kept[6],
-    on_final = follow and { kind = follow[1], lane = follow[2] or nil, states = follow[3] },
+    on_final = follow and decode_follow_up(follow),
     keep_ms = kept[8],
     key_for_ms = kept[9],
     cascade = kept[10],
-    on_accepted = accepted
-      and { kind = accepted[1], lane = accepted[2] or nil, states = accepted[3] },
+    on_accepted = accepted and decode_follow_up(accepted),
   }
 end
 
