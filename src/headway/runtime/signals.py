@@ -55,18 +55,24 @@ def read_signal(key: str, event: str, options: SignalOptions) -> Signal:
     """Build a signal from its options.
 
     Raises:
-        InvalidValue: it has none or several of `final`, `progress` and `note`, or a value is not
-            valid.
+        InvalidValue: it has none or several of `final`, `progress` and `note`, an option that
+            these do not use, or a value is not valid.
         PayloadTooLarge: the body exceeds the size limit.
     """
     refuse_unknown(options, SignalOptions, "a signal has no option")
-    kind = _kind(options)
+    kind, decided = _kind(options), _decided(options.get("final", "succeeded"))
     body, extend, after = options.get("body"), options.get("extend"), options.get("after")
+    if extend is not None and kind is not SignalKind.PROGRESS:
+        message = "a signal has extend, but reports no progress"
+        raise InvalidValue(message, hint="pass progress=True with it, or omit it")
+    if after is not None and decided is not Decided.RETRY:
+        message = "a signal has after, but requests no retry"
+        raise InvalidValue(message, hint='pass final="retry" with it, or omit it')
     return Signal(
         key=check_name("key", key),
         event=check_name("event", event),
         kind=kind,
-        decided=_decided(options.get("final", "succeeded")),
+        decided=decided,
         body=None if body is None else encode("body", body),
         label=check_name("note", options["note"]) if "note" in options else "",
         extend_ms=None if extend is None else parse_duration(extend),
