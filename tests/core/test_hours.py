@@ -288,6 +288,8 @@ def test_invalid_ranges_are_refused_with_a_hint(bad):
         {"exceptions": {"2026-12-25": "closed"}},
         {"exceptions": ["2026-12-25"]},
         {"exceptions": "2026-12-25"},
+        {"exceptions": {"2026-12-25": None, "20261225": "09:00-12:00"}},
+        {"exceptions": {"2026-12-25": None, date(2026, 12, 25): "09:00-12:00"}},
     ],
 )
 def test_invalid_days_zones_and_exceptions_are_refused_with_a_hint(wrong):
@@ -306,6 +308,7 @@ def test_invalid_days_zones_and_exceptions_are_refused_with_a_hint(wrong):
         {"days": ["mon"]},
         {"exceptions": []},
         {"exceptions": {"x": []}},
+        {"exceptions": {"2026-12-25": [], "2026-W52-5": [[540, 720]]}},
         {"tz": "Nowhere"},
     ],
 )

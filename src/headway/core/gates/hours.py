@@ -16,11 +16,11 @@ starts.** Its consequences when clocks change:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from operator import itemgetter
-from typing import cast
+from typing import Any, cast
 
 from headway.core.errors import InvalidValue
 from headway.core.local_time import (
@@ -104,9 +104,7 @@ class HoursSpec:
                 spans=_checked(record["spans"]),
                 days=tuple(EVERY_DAY[day] for day in sorted(set(days))),
                 tz=_zone_name(record["tz"]),
-                exceptions=tuple(
-                    sorted((_day(day), _checked(spans)) for day, spans in exceptions.items())
-                ),
+                exceptions=_by_day(exceptions, _checked),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             message = f"this is not a record of hours: {str(error)[:120]}"
@@ -135,12 +133,11 @@ def hours_spec(
     if not isinstance(cast("object", exceptions), Mapping | None):
         message = f"exceptions of hours are {exceptions!r:.80}"
         raise InvalidValue(message, hint='pass a mapping, such as {"2026-12-25": None}')
-    special = {_day(day): _spans(text) for day, text in (exceptions or {}).items()}
     return HoursSpec(
         spans=_spans(spans),
         days=parse_days(days),
         tz=_zone_name(tz),
-        exceptions=tuple(sorted(special.items())),
+        exceptions=_by_day(exceptions or {}, _spans),
     )
 
 
@@ -256,6 +253,24 @@ def _checked(spans: object) -> Spans:
             raise InvalidValue(message, hint="each span must start after the end of the one before")
         before = closing
     return tuple(pairs)
+
+
+def _by_day(
+    exceptions: Mapping[Any, object], read: Callable[[object], Spans]
+) -> tuple[tuple[date, Spans], ...]:
+    """Return the spans of each date, in order.
+
+    Raises:
+        InvalidValue: a date or its spans are not valid, or a date is named twice.
+    """
+    found: dict[date, Spans] = {}
+    for name, spans in exceptions.items():
+        day = _day(name)
+        if day in found:
+            message = f"the exception {day} is written twice"
+            raise InvalidValue(message, hint="write each date once, as 2026-12-25")
+        found[day] = read(spans)
+    return tuple(sorted(found.items()))
 
 
 def _day(day: object) -> date:
