@@ -28,6 +28,14 @@ def plain(job: hw.Job) -> None:
     """A handler that is not declared."""
 
 
+def generator(*_: object) -> Iterator[int]:
+    yield 1
+
+
+async def async_generator(*_: object) -> AsyncIterator[int]:
+    yield 1
+
+
 @pytest.mark.parametrize("kind", [None, 3, plain])
 def test_object_that_is_not_a_kind_is_refused_as_unknown(app: hw.App, kind: Any) -> None:
     with pytest.raises(UnknownKind, match="is not a kind"):
@@ -55,13 +63,7 @@ def test_parameter_for_the_job_must_be_the_first(app: hw.App) -> None:
 
 
 def test_generator_cannot_be_a_handler(app: hw.App) -> None:
-    def letters(job: hw.Job) -> Iterator[int]:
-        yield 1
-
-    async def posts(job: hw.Job) -> AsyncIterator[int]:
-        yield 1
-
-    for fn in (letters, posts):
+    for fn in (generator, async_generator):
         with pytest.raises(InvalidValue, match="generator"):
             app.job()(fn)
 
@@ -87,6 +89,11 @@ def test_generator_cannot_be_a_handler(app: hw.App) -> None:
         lambda app: app.worker(signing_key=3),
         lambda app: app.worker(signing_key=[b"0" * 32]),
         lambda app: app.middleware(3),
+        lambda app: app.middleware(generator),
+        lambda app: app.middleware(async_generator),
+        lambda app: app.worker(middleware=[async_generator]),
+        lambda app: app.observe(lambda store: store, async_generator),
+        lambda app: app.on_failure(generator),
         lambda app: app.on_failure(3),
         lambda app: app.observe(3, plain),
         lambda app: app.observe(plain, 3),

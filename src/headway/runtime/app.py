@@ -227,7 +227,7 @@ class App:
             raise InvalidValue(message, hint="give one of them another name")
 
         def add(fn: Function) -> Function:
-            self.importers[name] = check_function(f"the importer {name!r}", fn)
+            self.importers[name] = check_function(f"the importer {name!r}", fn, yields=True)
             return fn
 
         return add
@@ -252,7 +252,7 @@ class App:
         """
 
         def declare(fn: RowsFunction) -> Source:
-            source = Source(check_function("a source", fn), options)
+            source = Source(check_function("a source", fn, yields=True), options)
             if source.name in self.sources:
                 message = f"there are two sources {source.name!r}"
                 raise InvalidValue(message, hint="give one of them another name")

@@ -410,7 +410,7 @@ class Source:
         if self._under_way is not None:
             message = f"the source {self.name!r} has two functions for work in flight"
             raise InvalidValue(message, hint="yield all of it from one function")
-        self._under_way = check_function("what yields work in flight", fn)
+        self._under_way = check_function("what yields work in flight", fn, yields=True)
         return fn
 
     def pending(self) -> AsyncGenerator[list[Any]]:

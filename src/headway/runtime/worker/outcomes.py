@@ -267,15 +267,21 @@ class Failure:
 OnFailure = Callable[[Failure], object]
 
 
-def check_function(what: str, fn: Function) -> Function:
+def check_function(what: str, fn: Function, *, yields: bool = False) -> Function:
     """Return a function that a program gives.
 
+    Args:
+        yields: whether it may be a generator, whose body a call does not run.
+
     Raises:
-        InvalidValue: it cannot be called.
+        InvalidValue: it cannot be called, or is a generator.
     """
     if not callable(fn):
         message = f"{what} must be a function, not {fn!r:.80}"
         raise InvalidValue(message, hint="pass the function itself")
+    if not yields and (inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn)):
+        message = f"{what} must not be a generator, as {fn!r:.80} is"
+        raise InvalidValue(message, hint="use return instead of yield")
     return fn
 
 
