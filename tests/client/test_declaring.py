@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 import headway as hw
-from headway.contract.definitions import Role
+from headway.contract.definitions import DefineRequest, LaneSpec, Role, SetLane
 from headway.contract.views import EntryView, JobQuery, LanesQuery, SpecsQuery, TimetableQuery
 from headway.core.state import State
 from headway.stores.memory import MemoryStore
@@ -139,6 +140,17 @@ async def test_text_that_is_no_id_finds_no_job_and_no_other_resource(job: str) -
         assert await client.why_async(job) is None
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+async def test_name_of_dots_reaches_the_server_as_it_is(name: str) -> None:
+    async with serving(tokens=False) as rig, hw.Client(rig.url) as client:
+        reply = await client.signal_async(name, event="e", final="succeeded")
+        assert reply.answer is hw.SignalResult.KEPT
+        lane = SetLane(spec=LaneSpec(name=name, concurrency=3))
+        await client.store.define(DefineRequest(items=(lane,), author="ada"))
+        (view,) = await rig.store.read(LanesQuery(names=(name,)))
+        assert view.spec.concurrency == 3
+
+
 async def test_arguments_with_nan_and_what_is_no_job_are_refused_for_kinds_given_by_name() -> None:
     async with serving(tokens=False) as rig, hw.Client(rig.url) as client:
         with pytest.raises(hw.InvalidValue, match="the value of args is not JSON-serialisable"):
@@ -149,6 +161,11 @@ async def test_arguments_with_nan_and_what_is_no_job_are_refused_for_kinds_given
         for one in wrong:
             with pytest.raises(hw.InvalidValue, match="a job has no kind"):
                 await client.send_many_async([one])
+        nothing: Any = None
+        with pytest.raises(hw.InvalidValue, match="None is not a list of jobs"):
+            await client.send_many_async(nothing)
+        with pytest.raises(hw.InvalidValue, match="None is not a list of jobs"):
+            await asyncio.to_thread(client.send_many, nothing)
         assert (await client.jobs_async()).rows == ()
         sent = await client.send_async("mail", to="ada", score=None, also={"args": {"to": "bob"}})
         assert (await client.job_async(sent.id)).args == b'{"to":"bob"}'

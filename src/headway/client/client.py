@@ -27,7 +27,7 @@ from headway.core.state import State
 from headway.runtime import event_loop
 from headway.runtime.app import App, state_after
 from headway.runtime.event_loop import Background
-from headway.runtime.inserting import batches, send_in_steps
+from headway.runtime.inserting import batches, check_listed, send_in_steps
 from headway.runtime.kind import Kind
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.records import encode
@@ -248,7 +248,7 @@ class Client:
 
     def _bodies(self, jobs: Iterable[NewJob | Mapping[str, object]]) -> Iterator[Fields]:
         now = self.remote.wall_at()
-        for one in jobs:
+        for one in check_listed(jobs):
             yield job_body(one, now) if isinstance(one, NewJob) else body_with_id(one)
 
     async def _send_ahead(self, step: list[Fields], sent: Callable[[], None] | None) -> list[Sent]:

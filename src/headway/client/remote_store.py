@@ -9,7 +9,6 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
-from urllib.parse import quote
 from uuid import uuid4
 
 import msgspec
@@ -18,7 +17,15 @@ from headway.client.address import ServerAddress
 from headway.client.calls import HttpCall, HttpCalls, HttpReply
 from headway.client.poller import WorkerPoller
 from headway.client.queries import ClaimResponse, read_claim, read_record, remote_query
-from headway.client.requests import DECLARED, Fields, definition, filled, job_body, read_sent
+from headway.client.requests import (
+    DECLARED,
+    Fields,
+    definition,
+    filled,
+    job_body,
+    path_part,
+    read_sent,
+)
 from headway.client.work_requests import (
     beat_body,
     read_beat,
@@ -238,7 +245,7 @@ class RemoteStore:
 
     async def signal(self, signal: Signal) -> SignalReply:
         """See `Store.signal`."""
-        path = f"/v1/signals/{quote(signal.key, safe='')}"
+        path = f"/v1/signals/{path_part(signal.key)}"
         reply = await self.post(path, signal_body(signal))
         return reply.read(partial(read_record, SignalReply))
 

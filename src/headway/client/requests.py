@@ -46,6 +46,11 @@ def read_sent(reply: Mapping[str, Any]) -> list[Sent]:
     return [Sent(one["id"], one["created"]) for one in reply["jobs"]]
 
 
+def path_part(name: str) -> str:
+    """Return a name as a part of a path, also `..`, which the HTTP library would resolve."""
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
+
+
 def filled(fields: Mapping[str, object]) -> Fields:
     """Return the fields that are neither None nor empty text."""
     return {name: value for name, value in fields.items() if value not in ("", None)}
@@ -237,7 +242,7 @@ def definition(item: Item, reason: str, patience_s: float) -> HttpCall:  # noqa:
     def call(
         method: Method, what: str, name: str, body: object = None, *params: tuple[str, str]
     ) -> HttpCall:
-        path = f"/v1/{what}/{quote(name, safe='')}"
+        path = f"/v1/{what}/{path_part(name)}"
         return HttpCall(method=method, path=path, body=body, params=params, patience_s=patience_s)
 
     match item:

@@ -39,16 +39,25 @@ PART = 100
 """Number of jobs created before the event loop gets a turn."""
 
 
+def check_listed(jobs: Iterable[Item]) -> Iterable[Item]:
+    """Return jobs unchanged.
+
+    Raises:
+        InvalidValue: they cannot be iterated.
+    """
+    if not isinstance(cast("object", jobs), Iterable):
+        message = f"{jobs!r:.80} is not a list of jobs"
+        raise InvalidValue(message, hint="pass what kind.make(...) returned")
+    return jobs
+
+
 def checked(jobs: Iterable[NewJob]) -> Iterator[NewJob]:
     """Yield the jobs unchanged, after checking up to `PART` together.
 
     Raises:
         InvalidValue: one of them is not a job; the parts before it were yielded.
     """
-    if not isinstance(cast("object", jobs), Iterable):
-        message = f"{jobs!r:.80} is not a list of jobs"
-        raise InvalidValue(message, hint="pass what kind.make(...) returned")
-    for part in batches(jobs, PART):
+    for part in batches(check_listed(jobs), PART):
         if not {NewJob}.issuperset(map(type, part)):
             for job in part:
                 check_made(job)
