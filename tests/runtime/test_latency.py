@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -17,6 +18,7 @@ from headway.contract.definitions import (
     LaneSpec,
 )
 from headway.contract.outcomes import Failed, SettleRequest, Succeeded
+from headway.contract.views import JobsQuery
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import NewJob
@@ -122,6 +124,29 @@ async def test_busy_lane_leaves_the_others_their_starts(rig: Rig) -> None:
     mail, quiet = await lane_latencies(rig.store, ["mail", "quiet"])
     assert (mail.starts, mail.max_ms) == (100, 0)
     assert (quiet.starts, quiet.max_ms) == (3, 5)
+
+
+async def test_many_lanes_are_listed_together(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing of one lane examines as many jobs as a listing of all."""
+    lanes = [f"lane {number}" for number in range(40)]
+    for lane in lanes:
+        await rig.send(40, lane)
+        await rig.start(40, lane)
+    for _ in range(12):
+        await rig.send(100)
+        await rig.start(100)
+    listings: list[JobsQuery] = []
+    read = rig.store.read
+
+    async def observed(query: Any) -> Any:
+        if isinstance(query, JobsQuery):
+            listings.append(query)
+        return await read(query)
+
+    monkeypatch.setattr(rig.store, "read", observed)
+    found = await lane_latencies(rig.store, [*lanes, "mail"])
+    assert [one.starts for one in found] == [40] * 40 + [NEWEST]
+    assert len(listings) == 6
 
 
 async def test_second_attempt_is_no_first_start(rig: Rig) -> None:

@@ -22,6 +22,10 @@ NEWEST = 100
 """Maximum number of started jobs examined per lane."""
 MOST_STARTS = 500
 """Maximum number of started jobs read at once for all lanes."""
+MOST_PAGES = 10
+"""Maximum number of such reads; together they examine at least as many jobs as a listing does."""
+MOST_SEPARATE = 5
+"""Maximum number of lanes that are listed separately."""
 RECENT_MS = 3_600_000
 """Age in ms above which a start is ignored."""
 FLOWS = 16
@@ -89,21 +93,32 @@ async def lane_latencies(
     return tuple([await _latency(store, lane, jobs[lane.name], now) for lane in lanes])
 
 
-async def _started(store: Store, lanes: Iterable[LaneView]) -> dict[str, Sequence[JobView]]:
+async def _started(store: Store, lanes: Iterable[LaneView]) -> dict[str, list[JobView]]:
     """Return the newest started jobs of each lane, with their runs.
 
-    A listing of one lane examines as many jobs as a listing of all. So all lanes are listed
-    together, and only those that got too few rows of that page are listed separately.
+    A listing of one lane examines as many jobs as a listing of all. So lanes are listed together
+    while many of them have too few rows, and the last few separately.
     """
-    counted = [one.name for one in lanes if any(one.counts.get(state) for state in _STARTED)]
+    short = {one.name for one in lanes if any(one.counts.get(state) for state in _STARTED)}
     query = JobsQuery(states=_STARTED, runs=True, newest=True, limit=MOST_STARTS)
-    rows = (await store.read(query)).rows if len(counted) > 1 else ()
-    found: dict[str, Sequence[JobView]] = defaultdict(tuple)
-    for lane in counted:
-        found[lane] = [one for one in rows if one.lane == lane][:NEWEST]
-        if len(counted) == 1 or (len(rows) == MOST_STARTS and len(found[lane]) < NEWEST):
-            own = replace(query, lane=lane, limit=NEWEST)
-            found[lane] = (await store.read(own)).rows
+    found: dict[str, list[JobView]] = defaultdict(list)
+    pages = 0
+    while len(short) > (MOST_SEPARATE if pages else 1):
+        if pages == MOST_PAGES:
+            return found
+        page = await store.read(query)
+        pages += 1
+        for one in page.rows:
+            if one.lane in short:
+                found[one.lane].append(one)
+                if len(found[one.lane]) == NEWEST:
+                    short.remove(one.lane)
+        if page.cursor is None:
+            return found
+        query = replace(query, cursor=page.cursor)
+    for lane in short:
+        own = replace(query, lane=lane, limit=NEWEST, cursor=None)
+        found[lane] = list((await store.read(own)).rows)
     return found
 
 
