@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -13,7 +14,9 @@ import pytest
 import headway as hw
 from headway.contract.definitions import Role
 from headway.contract.store import Store
+from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidValue
+from headway.core.state import State
 from headway.runtime.latency import MOST_LANES
 from headway.stores import open_store
 from headway.systems.lanes import make
@@ -372,6 +375,25 @@ async def test_lane_shows_every_status_beside_the_engines_states(queue: Queue) -
         "dead": 1,
     }
     assert (lane["exact"], lane["workers"], lane["paused"]) == (True, 1, False)
+
+
+async def test_listing_for_retries_ends_at_the_last_scheduled_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with queueing() as (rig, queue):
+        for _ in range(3):
+            await queue.enqueue(due="1h")
+        limits: list[int] = []
+        read = rig.store.read
+
+        async def observed(query: Any) -> Any:
+            if isinstance(query, JobsQuery) and query.states == (State.SCHEDULED,):
+                limits.append(query.limit)
+            return await read(query)
+
+        monkeypatch.setattr(rig.store, "read", observed)
+        assert (await queue.lane())["statuses"]["queued"] == 3
+        assert limits == [3]
 
 
 async def test_lanes_target_is_shown_beside_its_latency() -> None:

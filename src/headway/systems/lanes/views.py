@@ -135,7 +135,11 @@ async def _waiting_to_be_retried(store: Store, lane: LaneView) -> tuple[int, boo
         if looked >= scheduled:
             return failed, True
         query = JobsQuery(
-            lane=lane.name, states=(State.SCHEDULED,), newest=True, cursor=cursor, limit=1_000
+            lane=lane.name,
+            states=(State.SCHEDULED,),
+            newest=True,
+            cursor=cursor,
+            limit=min(1_000, scheduled - looked),
         )
         page = await bounded_page(store, query)
         looked += len(page.rows)
