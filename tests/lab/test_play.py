@@ -301,6 +301,18 @@ def test_row_refused_by_the_engine_is_reported_with_its_line_and_others_continue
     assert history.refused == ["rows.jsonl, line 2: subject 'b\\x00' contains NUL"]
 
 
+def test_jobs_above_the_backlog_of_a_lane_are_reported_and_others_continue() -> None:
+    scenario, found = played(
+        lanes={"main": {"max_backlog": 2}},
+        arrivals=[{"kind": "work", "backlog": 3}, {"kind": "work", "rate": "60/h"}],
+        duration="10m",
+    )
+    (refused,) = found.history.refused
+    assert refused.startswith("work at 2026-03-02T09:00:00+00:00: lane 'main' holds 2 jobs of")
+    assert len(found.history.jobs) == len(found.history.sent) > 2
+    assert check(found.history, scenario) == []
+
+
 def test_move_at_an_unknown_gate_is_reported_with_its_place(tmp_path: Path) -> None:
     move = "[[moves]]\ndo = 'pause'\nat = '1m'\ngate = 'nowhere'\n"
     with pytest.raises(InvalidValue, match=r"moves\[0\]: .*nowhere"):

@@ -44,7 +44,8 @@ class Arrivals:
     """All jobs of a scenario, in the order in which they arrive.
 
     Attributes:
-        refused: unusable rows of its files, each as its file and line and what is wrong.
+        refused: unusable rows of its files, each as its file and line and what is wrong; and jobs
+            that a lane's max_backlog refused, each as its kind and time.
     """
 
     def __init__(self, scenario: Scenario, folder: Path) -> None:

@@ -72,7 +72,7 @@ class History:
         changes: capacities and limits that operators changed, in order.
         differences: findings of the store's own audit.
         outside_violations: violations observed by the outside world.
-        refused: unusable rows of files.
+        refused: unusable rows of files, and jobs that a lane's max_backlog refused.
     """
 
     start_at: int

@@ -101,7 +101,7 @@ class Report:
         waits: sorted by kind.
         lanes: sorted by name.
         gates: in the order of the scenario.
-        refused: unusable rows of files.
+        refused: unusable rows of files, and jobs that a lane's max_backlog refused.
         violations: broken promises; empty unless there is a bug.
     """
 

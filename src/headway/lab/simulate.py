@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never, cast
@@ -12,8 +12,9 @@ import msgspec
 
 from headway.contract.definitions import CloseGate, DefineRequest, Item, OpenGate, SetGate
 from headway.contract.operate import ActRequest, Verb
+from headway.contract.store import Sent
 from headway.contract.views import StatsQuery
-from headway.core.errors import CallerError, HeadwayError, located
+from headway.core.errors import BacklogFull, CallerError, HeadwayError, located
 from headway.core.instant import format_instant
 from headway.core.job import MAX_BATCH, NewJob
 from headway.lab.arrivals import Arrival, Arrivals
@@ -168,8 +169,7 @@ class _Play:
                 continue
             if one.cancel:
                 cancelled.append(one.id)
-        sent = await self.app.send_many_async(jobs)
-        self.history.sent.update(one.id for one in sent if one.created)
+        self.history.sent.update(one.id for one in await self._enqueue(jobs) if one.created)
         if cancelled:
             await self.store.act(
                 ActRequest(
@@ -180,6 +180,17 @@ class _Play:
                     reason="part of the scenario",
                 )
             )
+
+    async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
+        """Enqueue jobs that arrive together; those that a lane's max_backlog refuses are noted."""
+        try:
+            return await self.app.send_many_async(jobs)
+        except BacklogFull as full:
+            if len(jobs) == 1:
+                at = format_instant(self.loop.clock(), self.scenario.tz)
+                self.arrivals.refused.append(f"{jobs[0].kind} at {at}: {full.message}")
+                return []
+        return [sent for job in jobs for sent in await self._enqueue([job])]
 
     def _job(self, arrival: Arrival) -> NewJob:
         return self.app.kinds[arrival.kind].make(
