@@ -134,6 +134,8 @@ async def test_worker_without_numbers_can_have_two_polls(rig: Rig) -> None:
         {"lease": "never"},
         {"request": 0},
         {"request": 2**53},
+        {"after": {"main": 2**63}},
+        {"after": {"main": -(2**63) - 1}},
         {"worker": ""},
         {"worker": "x" * 512},
         {"wait": -1},

@@ -8,7 +8,7 @@ import msgspec
 from pydantic import AfterValidator, Field, model_validator
 
 from headway.contract.outcomes import HAND_OVER_MS
-from headway.core.errors import PayloadTooLarge
+from headway.core.errors import InvalidValue, PayloadTooLarge
 from headway.core.job import MAX_BATCH, MAX_RESULT
 from headway.runtime.worker.worker_options import LEASE_MS
 from headway.server.bodies.base import (
@@ -53,6 +53,14 @@ MOST_AFTER = 10_000
 """Maximum number of lanes in `after`."""
 
 
+def _cursor(number: int) -> int:
+    # A store's integer; not a limit of the schema, because clients only send it back.
+    if not -(2**63) <= number < 2**63:
+        message = f"{number!r:.40} is not a position that a claim returned"
+        raise InvalidValue(message, hint="pass `after` of the previous reply, or omit it")
+    return number
+
+
 class ClaimBody(Body):
     """A claim: the worker, and the work that it takes."""
 
@@ -93,10 +101,12 @@ class ClaimBody(Body):
         description="Your own, increasing number of this claim; repeat it to get a lost reply "
         "again. If omitted, the server numbers the claim.",
     )
-    after: Annotated[dict[str, int], max_fields(MOST_AFTER)] = Field(
-        default={},
-        max_length=MOST_AFTER,
-        description="`after` of the previous reply, if you keep it.",
+    after: Annotated[dict[str, Annotated[int, AfterValidator(_cursor)]], max_fields(MOST_AFTER)] = (
+        Field(
+            default={},
+            max_length=MOST_AFTER,
+            description="`after` of the previous reply, if you keep it.",
+        )
     )
 
     @property
