@@ -126,15 +126,8 @@ async def test_busy_lane_leaves_the_others_their_starts(rig: Rig) -> None:
     assert (quiet.starts, quiet.max_ms) == (3, 5)
 
 
-async def test_many_lanes_are_listed_together(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A listing of one lane examines as many jobs as a listing of all."""
-    lanes = [f"lane {number}" for number in range(40)]
-    for lane in lanes:
-        await rig.send(40, lane)
-        await rig.start(40, lane)
-    for _ in range(12):
-        await rig.send(100)
-        await rig.start(100)
+def observe_listings(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[JobsQuery]:
+    """Return a list that the store's listings of jobs are added to."""
     listings: list[JobsQuery] = []
     read = rig.store.read
 
@@ -144,9 +137,36 @@ async def test_many_lanes_are_listed_together(rig: Rig, monkeypatch: pytest.Monk
         return await read(query)
 
     monkeypatch.setattr(rig.store, "read", observed)
+    return listings
+
+
+async def test_many_lanes_are_listed_together(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing of one lane examines as many jobs as a listing of all."""
+    lanes = [f"lane {number}" for number in range(40)]
+    for lane in lanes:
+        await rig.send(40, lane)
+        await rig.start(40, lane)
+    for _ in range(12):
+        await rig.send(100)
+        await rig.start(100)
+    listings = observe_listings(rig, monkeypatch)
     found = await lane_latencies(rig.store, [*lanes, "mail"])
     assert [one.starts for one in found] == [40] * 40 + [NEWEST]
     assert len(listings) == 6
+
+
+async def test_backlog_is_examined_once_for_all_lanes(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lanes = [f"lane {number}" for number in range(12)]
+    for lane in lanes:
+        await rig.send(1, lane)
+        await rig.start(1, lane)
+    for _ in range(6):
+        await rig.send(1_000)
+    listings = observe_listings(rig, monkeypatch)
+    await lane_latencies(rig.store, lanes)
+    assert len(listings) == 1
 
 
 async def test_second_attempt_is_no_first_start(rig: Rig) -> None:

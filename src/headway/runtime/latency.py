@@ -23,7 +23,7 @@ NEWEST = 100
 MOST_STARTS = 500
 """Maximum number of started jobs read at once for all lanes."""
 MOST_PAGES = 10
-"""Maximum number of such reads; together they examine at least as many jobs as a listing does."""
+"""Maximum number of such reads; together they examine as many jobs as a listing of one lane."""
 MOST_SEPARATE = 5
 """Maximum number of lanes that are listed separately."""
 RECENT_MS = 3_600_000
@@ -113,7 +113,8 @@ async def _started(store: Store, lanes: Iterable[LaneView]) -> dict[str, list[Jo
                 found[one.lane].append(one)
                 if len(found[one.lane]) == NEWEST:
                     short.remove(one.lane)
-        if page.cursor is None:
+        if page.cursor is None or len(page.rows) < MOST_STARTS:
+            # It examined as many jobs as a listing of one lane does.
             return found
         query = replace(query, cursor=page.cursor)
     for lane in short:
