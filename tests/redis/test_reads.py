@@ -64,6 +64,7 @@ QUERIES: list[Query[Any]] = [
     LanesQuery(),
     WorkersQuery(),
     TimetableQuery(),
+    TimetableQuery(names=("nightly", "no such entry")),
     TrailQuery(),
     StatsQuery(),
     AuditQuery(),

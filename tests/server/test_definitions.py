@@ -17,7 +17,7 @@ from headway.contract.definitions import (
     FireRequest,
     Role,
 )
-from headway.contract.views import StatsQuery, TimetableQuery
+from headway.contract.views import JobsQuery, Query, SpecsQuery, StatsQuery, TimetableQuery
 from headway.core.check import LATEST
 from headway.core.instant import parse_instant
 from headway.core.timetable.schedule import Every
@@ -333,6 +333,67 @@ async def test_entry_shows_its_last_real_fire_and_none_laid_ahead(rig: Rig):
         None,
         now,
     ]
+
+
+def watch_reads(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> list[Query[Any]]:
+    """Return a list to which the queries to the store are added from now on."""
+    read, asked = rig.store.read, list[Query[Any]]()
+
+    async def watched(query: Query[Any]) -> Any:
+        asked.append(query)
+        return await read(query)
+
+    monkeypatch.setattr(rig.store, "read", watched)
+    return asked
+
+
+async def test_requests_about_one_entry_read_no_others(rig: Rig, monkeypatch: pytest.MonkeyPatch):
+    await done(rig, "PUT", "/v1/timetable/first", ENTRY)
+    asked = watch_reads(rig, monkeypatch)
+    for name in ("e", "f"):
+        path = f"/v1/timetable/{name}"
+        await done(rig, "PUT", path, ENTRY)
+        for move in ("disable", "enable"):
+            await done(rig, "POST", f"{path}/{move}")
+        assert (await rig.ask(VIEWER, path))["name"] == name
+        reads = [one for one in asked if isinstance(one, TimetableQuery)]
+        asked.clear()
+        assert {one.names for one in reads} == {(name,)}
+
+
+async def test_declared_gates_are_read_again_only_after_a_change_of_gates(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("headway.server.service.GATES_FRESH_S", 1e9)
+    await done(rig, "PUT", "/v1/gates/n", {"kind": "slots", "capacity": 2})
+    asked = watch_reads(rig, monkeypatch)
+
+    async def reads() -> int:
+        """Declare an entry with a gate, and return how often the gates were read since the last."""
+        await done(rig, "PUT", "/v1/timetable/e", {"schedule": "every 1m", "job": WITH_GATE})
+        read = sum(isinstance(one, SpecsQuery) for one in asked)
+        asked.clear()
+        return read
+
+    assert [await reads(), await reads()] == [1, 0]
+    await done(rig, "PATCH", "/v1/gates/n", {"capacity": 3})
+    assert await reads() == 1
+    await done(rig, "POST", "/v1/closures", {"gate": "n"})
+    assert await reads() == 0
+
+
+async def test_listing_of_entries_that_never_fired_searches_no_listing_of_jobs(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+):
+    for name in "abc":
+        await done(rig, "PUT", f"/v1/timetable/{name}", {**ENTRY, "job": {"kind": name}})
+    await done(rig, "PUT", "/v1/timetable/c", {"schedule": "every 2m", "job": {"kind": "c"}})
+    asked = watch_reads(rig, monkeypatch)
+    rows = (await rig.ask(VIEWER, "/v1/timetable"))["rows"]
+    assert [one["last_at"] for one in rows] == [None] * 3
+    searched = [one.kind for one in asked if isinstance(one, JobsQuery) and one.ids is None]
+    # A fire under its former schedule would not be found by an id.
+    assert searched == ["c"]
 
 
 async def test_expiry_of_an_entrys_jobs_counts_from_each_fire():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, lru_cache
@@ -241,6 +241,10 @@ class RemoteQuery:
     whole: bool = False
 
 
+_LARGEST = ("limit", 1_000)
+"""The largest page: for each page of these listings, a server reads all rows."""
+
+
 def remote_query(query: Query[Any], patience_s: float) -> RemoteQuery:  # noqa: C901, PLR0911, PLR0912  (one line for each)
     """Return a query as a GET request.
 
@@ -271,14 +275,17 @@ def remote_query(query: Query[Any], patience_s: float) -> RemoteQuery:  # noqa: 
             call = get("/v1/gates", *_each("name", query.names), parked, *page)
             return RemoteQuery(call=call, read=_page(GateState))
         case LanesQuery():
-            call = get("/v1/lanes", *_each("name", query.names))
+            call = get("/v1/lanes", *_each("name", query.names), _LARGEST)
             return RemoteQuery(call=call, read=_rows(LaneView), whole=True)
         case WorkersQuery():
-            return RemoteQuery(call=get("/v1/workers"), read=_rows(WorkerView), whole=True)
+            call = get("/v1/workers", _LARGEST)
+            return RemoteQuery(call=call, read=_rows(WorkerView), whole=True)
         case StatsQuery():
             return RemoteQuery(call=get("/v1/stats"), read=_record(StatsView))
         case TimetableQuery():
-            return RemoteQuery(call=get("/v1/timetable"), read=_rows(EntryView), whole=True)
+            # No route lists only some entries.
+            read = _rows(EntryView, query.names)
+            return RemoteQuery(call=get("/v1/timetable"), read=read, whole=True)
         case TrailQuery():
             page = (("target", query.target), ("cursor", query.cursor), ("limit", query.limit))
             return RemoteQuery(call=get("/v1/trail", *page), read=_page(TrailView))
@@ -334,9 +341,10 @@ def _record(kind: type[Any]) -> Callable[[Any], object]:
     return lambda reply: read_record(kind, reply)
 
 
-def _rows(kind: type[Any]) -> Callable[[Any], object]:
+def _rows(kind: type[Any], names: Sequence[str] | None = None) -> Callable[[Any], object]:
     def read(reply: Any) -> object:  # noqa: ANN401  (any JSON)
-        return tuple(read_record(kind, one) for one in reply["rows"])
+        rows = (one for one in reply["rows"] if names is None or one["name"] in names)
+        return tuple(read_record(kind, one) for one in rows)
 
     return read
 

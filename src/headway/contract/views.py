@@ -445,7 +445,9 @@ class EntryView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimetableQuery(Query[tuple[EntryView, ...]]):
-    """All entries, by name."""
+    """Entries by name: all, or only these."""
+
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -203,11 +203,8 @@ class TimetableChore:
         A request that declares or enables an entry calls this, because the entry would have no
         fires until the next round of a worker or server.
         """
-        entries = [
-            entry
-            for entry in await self._store.read(TimetableQuery())
-            if entry.spec.enabled and name in {None, entry.spec.name}
-        ]
+        query = TimetableQuery(names=None if name is None else (name,))
+        entries = [entry for entry in await self._store.read(query) if entry.spec.enabled]
         if not entries:
             return 0
         now = (await self._store.read(StatsQuery())).now

@@ -8,8 +8,14 @@ from headway.contract.store import Store
 from headway.contract.views import EntryView, JobsQuery, JobView
 from headway.core.job import fire_id
 from headway.core.state import FINAL, State
-from headway.core.timetable.fires import DROPPED, REVISIONS, latest_fires, next_fires
-from headway.server.finding import MOST_ROWS, jobs_by_id
+from headway.core.timetable.fires import (
+    DROPPED,
+    REVISIONS,
+    MisfirePolicy,
+    latest_fires,
+    next_fires,
+)
+from headway.server.finding import MOST_ROWS, bounded_page, jobs_by_id
 
 RECENT = 5
 """Number of past fires of an entry whose jobs are looked up by their ids."""
@@ -31,14 +37,28 @@ async def last_fires(store: Store, entries: Iterable[EntryView], now: int) -> di
     ]
     ids = [id_ for entry, moments in recent for id_ in fire_ids(entry, moments)]
     found: dict[str, int] = {}
-    _note_fires(found, [job async for job in jobs_by_id(store, ids)])
-    # Entries whose schedule has changed, or whose last fires were folded.
-    left = {(one.spec.job.lane, one.spec.job.kind) for one in fired if one.spec.name not in found}
+    jobs = [job async for job in jobs_by_id(store, ids)]
+    _note_fires(found, jobs)
+    kept = {job.entry for job in jobs}
+    left = {
+        (one.spec.job.lane, one.spec.job.kind)
+        for one in fired
+        if one.spec.name not in found and (one.spec.name in kept or _may_have_earlier(one))
+    }
     started = tuple(state for state in State if state not in NOT_FIRED)
     for lane, kind in sorted(left):
         query = JobsQuery(lane=lane, kind=kind, states=started, newest=True, limit=MOST_ROWS)
-        _note_fires(found, (await store.read(query)).rows)
+        _note_fires(found, (await bounded_page(store, query)).rows)
     return found
+
+
+def _may_have_earlier(entry: EntryView) -> bool:
+    """Return whether a fire that is still kept may be older than those looked up by their ids.
+
+    If an entry has always had its schedule, and no policy dropped a fire, then none of these being
+    kept means that no older one is.
+    """
+    return entry.revision > 1 or entry.folded > 0 or entry.spec.misfire is MisfirePolicy.SKIP
 
 
 async def coming_fires(

@@ -11,7 +11,14 @@ from typing import Annotated, TypeVar
 from fastapi import Header, Query, Response
 from pydantic import Field
 
-from headway.contract.definitions import CloseGate, DefineRequest, Item
+from headway.contract.definitions import (
+    CloseGate,
+    DeclareGate,
+    DefineRequest,
+    Item,
+    ResetGate,
+    SetGate,
+)
 from headway.contract.views import Page, StatsView
 from headway.core.errors import InvalidValue
 from headway.core.naming import whole_number
@@ -170,7 +177,8 @@ async def define(
         items=items, author=caller.name, reason=reason, revision=revision_of(if_match)
     )
     revision = await service.store.define(request)
-    service.gates.forget()
+    if any(isinstance(one, DeclareGate | SetGate | ResetGate) for one in items):
+        service.gates.forget()
     return defined(revision, **more)
 
 

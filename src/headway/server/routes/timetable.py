@@ -190,8 +190,8 @@ async def fire_entry(
 
 
 async def _found(service: Service, name: str) -> EntryView | None:
-    entries = await service.store.read(TimetableQuery())
-    return next((one for one in entries if one.spec.name == name), None)
+    entries = await service.store.read(TimetableQuery(names=(name,)))
+    return entries[0] if entries else None
 
 
 async def _entry(service: Service, caller: Caller, name: str) -> EntryView:

@@ -163,7 +163,7 @@ def _gates(query: GatesQuery) -> dict[str, Any]:
     }
 
 
-def _lanes(query: LanesQuery) -> dict[str, Any]:
+def _by_name(query: LanesQuery | TimetableQuery) -> dict[str, Any]:
     return {"names": query.names}
 
 
@@ -197,9 +197,9 @@ _REQUESTS: dict[type[Query[Any]], tuple[str, Callable[..., dict[str, Any]]]] = {
     FlowsQuery: ("reads.read_jobs.flows", _flows),
     GatesQuery: ("reads.read_store.gates", _gates),
     SpecsQuery: ("reads.read_store.specs", _nothing),
-    LanesQuery: ("reads.read_store.lanes", _lanes),
+    LanesQuery: ("reads.read_store.lanes", _by_name),
     WorkersQuery: ("reads.read_store.workers", _nothing),
-    TimetableQuery: ("reads.read_store.timetable", _nothing),
+    TimetableQuery: ("reads.read_store.timetable", _by_name),
     TokensQuery: ("reads.read_store.tokens", _tokens),
     TrailQuery: ("reads.read_store.trail", _trail),
     StatsQuery: ("reads.read_store.stats", _nothing),

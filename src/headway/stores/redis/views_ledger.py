@@ -384,10 +384,13 @@ class _Workers:
 
 class _Entries:
     def __init__(self, reply: _Record) -> None:
-        self._rows = [_entry_row(one) for one in listed(reply, "entries")]
+        self._rows = {one["name"]: _entry_row(one) for one in listed(reply, "entries")}
+
+    def load(self, name: str) -> EntryRow | None:
+        return self._rows.get(name)
 
     def all(self) -> list[EntryRow]:
-        return self._rows
+        return list(self._rows.values())
 
 
 class _Tokens:

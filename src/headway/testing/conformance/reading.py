@@ -19,6 +19,7 @@ from headway.contract.views import (
     LanesQuery,
     Query,
     StatsQuery,
+    TimetableQuery,
     TrailQuery,
     WhyQuery,
 )
@@ -56,6 +57,7 @@ class ListingGroup(ConformanceGroup):
             lambda: read(GatesQuery(names=("a", text))),
             lambda: read(GatesQuery(cursor=text)),
             lambda: read(LanesQuery(names=(text,))),
+            lambda: read(TimetableQuery(names=(text,))),
             lambda: read(TrailQuery(target=text)),
         )
         for ask in asks:

@@ -353,6 +353,16 @@ class TimetableGroup(ConformanceGroup):
         assert (await fire(rig, again.revision, 1, 2)).fired == ()
         assert len((await fire(rig, again.revision, 3)).fired) == 1
 
+    async def test_entries_are_read_by_name(self, rig: Rig) -> None:
+        first = await declare(rig)
+        others = [replace(first.spec, name=name) for name in ("a", "z", "gone")]
+        await rig.define(*(DeclareEntry(spec=spec) for spec in others), RemoveEntry(name="gone"))
+        every = await rig.store.read(TimetableQuery())
+        assert [one.spec.name for one in every] == ["a", NAME, "z"]
+        names = ("z", "gone", "unknown", NAME, "z")
+        assert await rig.store.read(TimetableQuery(names=names)) == every[1:]
+        assert await rig.store.read(TimetableQuery(names=())) == ()
+
     async def test_removed_entry_drops_its_queued_fires(self, rig: Rig) -> None:
         await create_fires(rig, 1, 2)
         await rig.define(RemoveEntry(name=NAME))

@@ -82,8 +82,13 @@ def read_workers(ledger: Ledger, _query: WorkersQuery) -> tuple[WorkerView, ...]
     )
 
 
-def read_timetable(ledger: Ledger, _query: TimetableQuery) -> tuple[EntryView, ...]:
-    """Return all entries, by name."""
+def read_timetable(ledger: Ledger, query: TimetableQuery) -> tuple[EntryView, ...]:
+    """Return entries by name, each once."""
+    if query.names is None:
+        rows = ledger.entries.all()
+    else:
+        found = map(ledger.entries.load, sorted(set(query.names)))
+        rows = [row for row in found if row is not None]
     return tuple(
         EntryView(
             spec=row.spec,
@@ -93,7 +98,7 @@ def read_timetable(ledger: Ledger, _query: TimetableQuery) -> tuple[EntryView, .
             folded=row.folded,
             first_seen_at=row.first_seen_at,
         )
-        for row in ledger.entries.all()
+        for row in rows
         if row.spec is not None
     )
 

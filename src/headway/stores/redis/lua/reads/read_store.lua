@@ -89,10 +89,10 @@ function ReadStore.workers(_)
   return reply
 end
 
--- Read all entries of the timetable.
-function ReadStore.timetable(_)
+-- Read entries of the timetable by name, or all.
+function ReadStore.timetable(request)
   local reply = Snapshot.new().reply
-  reply.entries = Declared.entries()
+  reply.entries = Declared.entries(request.names)
   return reply
 end
 

@@ -25,10 +25,12 @@ function Declared.entry(name)
   return load_all({ name })[1]
 end
 
--- Return all entries, including removed ones, by name.
-function Declared.entries()
-  local names = redis.call('HKEYS', Keys.entries)
-  table.sort(names, Codec.less)
+-- Return the entries with these names, or all by name; including removed ones.
+function Declared.entries(names)
+  if names == nil then
+    names = redis.call('HKEYS', Keys.entries)
+    table.sort(names, Codec.less)
+  end
   return load_all(names)
 end
 
