@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.doctor.store import SYSTEM_LANES
+from headway.cli.doctor.store import MOST_LANES, SYSTEM_LANES
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.store import Store
@@ -168,6 +168,20 @@ def test_pool_with_all_members_closed_is_a_warning_that_names_them(headway: Head
 def test_lane_with_jobs_and_no_worker_is_a_warning(headway: Headway):
     enqueue(new_job(lane="calls"))
     assert "calls" in warnings(headway("doctor", "--json"))["lanes"]
+
+
+def test_many_lanes_without_a_worker_are_not_all_listed(headway: Headway):
+    enqueue(*(new_job(lane=f"lane{number:02}") for number in range(MOST_LANES + 2)))
+    found = [
+        one["found"]
+        for one in headway("doctor", "--json").document["findings"]
+        if one["subject"] == "lanes"
+    ]
+    assert found[-2:] == [
+        "the lane lane19 has 1 job but no live worker",
+        "2 more lanes have jobs but no live worker",
+    ]
+    assert len(found) == MOST_LANES + 1
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from fcntl import ioctl
 
 import pytest
 
+from headway.cli.commands.top import MOST_CAUSES
+from headway.cli.top.rendering import MOST_ERROR
 from headway.contract.claims import ClaimRequest
 from headway.contract.outcomes import Died
 from headway.contract.store import Store
@@ -63,6 +65,27 @@ def test_once_prints_everything_as_plain_text(headway: Headway):
         assert part in ran.out
     assert "\x1b" not in ran.out
     assert "abc123" not in ran.out
+
+
+def test_once_prints_the_beginning_of_a_long_error_and_masks_its_secrets(headway: Headway):
+    enqueue(new_job(lane="mail"))
+    (started,) = claim("mail")
+    secret = "x" * (MOST_ERROR - 20) + " token=" + "s" * 50
+    settle(Died(job=started.id, run=started.run, error=secret + "y" * 9_000))
+    out = headway("top", "--once").out
+    assert "xxx token=[hidden]" in out
+    assert "ss" not in out
+    assert max(map(len, out.splitlines())) < MOST_ERROR + 100
+
+
+def test_once_prints_the_causes_of_most_waiting_jobs(headway: Headway):
+    jobs = [new_job(lane=f"lane{number:02}") for number in range(MOST_CAUSES + 2)]
+    enqueue(*jobs, new_job(lane="lane51"))
+    lines = headway("top", "--once").out.splitlines()
+    assert lines[2] == "! 2 jobs wait in the lane lane51: no live worker serves it"
+    assert sum(one.startswith("! ") for one in lines) == MOST_CAUSES
+    assert lines[2 + MOST_CAUSES] == "and 2 more"
+    assert len(headway("top", "--once", "--json").document["stuck"]) == MOST_CAUSES + 2
 
 
 def test_once_with_json_is_one_document(headway: Headway):

@@ -398,6 +398,17 @@ async def test_dead_jobs_are_grouped_by_error_and_one_many_or_all_of_a_filter_ar
         assert "No job is dead that matches." in await text_of(http, "/ui/dead", lane="mail")
 
 
+async def test_listing_has_the_beginning_of_a_long_error_and_the_jobs_page_all_of_it(url: str):
+    async with operating(url) as (rig, http):
+        await rig.send(lane="mail")
+        await Worker(rig).kill("mail", "no route " + "e" * 15_000)
+        text = (await http.get("/ui/jobs", params={"state": "dead"})).text
+        assert "no route eee" in text
+        assert "e" * 1_100 not in text
+        (made,) = await ids_on(http, "/ui/jobs", state="dead")
+        assert "e" * 15_000 in (await http.get(f"/ui/jobs/{made}")).text
+
+
 async def test_counts_of_dead_jobs_say_of_how_many_they_are(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("headway.web.pages.dead.SAMPLE", 3)
     monkeypatch.setattr("headway.web.pages.dead.COUNTED", 4)

@@ -102,6 +102,24 @@ async def test_template_of_keyed_gates_has_no_button_to_close_it_but_its_gates_h
         assert "-/do/close-gate?" in (await http.get("/ui/gates?gate=customer%3A1")).text
 
 
+@pytest.mark.parametrize("names", ["ab", "abz"])
+async def test_search_that_did_not_read_all_gates_says_so(
+    monkeypatch: pytest.MonkeyPatch, names: str
+):
+    for limit in ("MOST_GATES", "PAGE"):
+        monkeypatch.setattr(f"headway.server.overview.{limit}", 2)
+    async with operating() as (rig, http):
+        for name in names:
+            await declare(rig, name, 1)
+        for given in ({"q": "z"}, {"only": "closed"}, {"q": "a"}):
+            page = (await http.get("/ui/gates", params=given)).text
+            read_all = "z" not in names
+            said = "Only the first 2 gates by name are searched." in plain(page)
+            assert said == (not read_all)
+            assert ("No gate matches." in page) == (read_all and given != {"q": "a"})
+            assert ("/ui/gates?gate=z" in page) == (not read_all and given == {"q": "z"})
+
+
 async def test_kill_switch_stops_everything_with_reason_and_end_and_starts_it_again():
     async with operating() as (rig, http):
         await rig.send(lane="calls")

@@ -34,6 +34,8 @@ Result = TypeVar("Result")
 
 app = new_command()
 
+MOST_CAUSES = 50
+"""Causes of waiting that `--once` prints as text; the document has all of them."""
 TIMEOUT_S = 10.0
 """Seconds that a server may take to answer."""
 
@@ -142,8 +144,13 @@ def _print(session: CommandSession, snapshots: Mapping[View, Snapshot]) -> None:
         return
     terminal.line(f"{session.clock.at(overview.stats.now)}  {counts_line(snapshot)}")
     terminal.line(str(rates_line(snapshot)))
-    for cause in stuck(snapshot) or ["nothing is stuck"]:
-        terminal.line(f"! {cause}" if stuck(snapshot) else cause)
+    causes = stuck(snapshot)
+    for cause in causes[:MOST_CAUSES]:
+        terminal.line(f"! {cause}")
+    if len(causes) > MOST_CAUSES:
+        terminal.line(f"and {len(causes) - MOST_CAUSES} more")
+    if not causes:
+        terminal.line("nothing is stuck")
     for view, columns in COLUMNS.items():
         terminal.line("")
         terminal.table(

@@ -73,6 +73,8 @@ SYSTEM_LANES: Mapping[str, str] = {
     "notify.history": "notifications",
 }
 """Lanes of the built-in systems, with the system's name. An App may have lanes of these names."""
+MOST_LANES = 20
+"""Maximum lanes without a worker that are listed, so that they do not hide the other findings."""
 SAMPLE = 100
 """Maximum waiting jobs, and as many parked ones, that are checked."""
 
@@ -81,10 +83,14 @@ async def check_lanes(store: Store) -> list[Finding]:
     """Check that each lane with unfinished jobs has a live worker."""
     findings: list[Finding] = []
     lanes = await store.read(LanesQuery())
-    for lane in lanes:
-        if lane.unfinished and not lane.workers:
-            found = f"the lane {lane.name} has {counted(lane.unfinished, 'job')} but no live worker"
-            findings.append(warning("lanes", found, _worker_for(lane.name)))
+    unserved = [lane for lane in lanes if lane.unfinished and not lane.workers]
+    for lane in unserved[:MOST_LANES]:
+        found = f"the lane {lane.name} has {counted(lane.unfinished, 'job')} but no live worker"
+        findings.append(warning("lanes", found, _worker_for(lane.name)))
+    if more := len(unserved) - len(findings):
+        lines = counted(more, "more lane has", "more lanes have")
+        found = f"{lines} jobs but no live worker"
+        findings.append(warning("lanes", found, "headway lanes shows the workers of each"))
     number = counted(len(lanes), "lane")
     return findings or [ok("lanes", f"{number}; every lane with jobs has a worker")]
 

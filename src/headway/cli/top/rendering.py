@@ -24,6 +24,8 @@ WIDE = 110
 SHORT_ID = 12
 """Number of last characters that abbreviate an id: the first ones are a time, and similar."""
 
+MOST_ERROR = 200
+"""Characters of an error in a table: each row of it as text is as wide as the widest."""
 _BAR = 40
 _RATES = (("enqueued", "in"), ("started", "started"), ("succeeded", "done"), ("failed", "failed"))
 _WAITING = (State.WAITING, State.PARKED)
@@ -135,7 +137,9 @@ def _waiting(job: JobView, now: int) -> _Row:
 
 def _dead(job: JobView, now: int) -> _Row:
     ended = "" if job.finished_at is None else _away(job.finished_at, now)
-    error = hidden_text(next(iter((job.error or job.reason).splitlines()), ""))
+    line = next(iter((job.error or job.reason).splitlines()), "")
+    # Masked first, so that no secret is cut where it is not recognized any more.
+    error = hidden_text(line[: 2 * MOST_ERROR])[:MOST_ERROR]
     return _Row(job.id, (job.kind, job.lane, ended, str(job.attempt), error, job.id[-SHORT_ID:]))
 
 

@@ -67,15 +67,24 @@ async def read(view: PageView) -> TemplateContext:
     if name := view.values["gate"]:
         return {**facts, "gate": await _one(view, name)}
     sought, only = view.values["q"].casefold(), view.values["only"]
+    searched = None
     if sought or only:
         rows = [one for one in seen.gates if sought in one.name.casefold() and _fits(one, only)]
         cursor = None
-        rows, more = rows[:ROWS], len(rows) > ROWS or seen.more_gates
+        rows, more = rows[:ROWS], len(rows) > ROWS
+        searched = len(seen.gates) if seen.more_gates else None
     else:
         after = decode_cursor(view.values["cursor"] or None)
         page = await store.read(GatesQuery(cursor=after, limit=ROWS))
         rows, cursor, more = list(page.rows), encode_cursor(page.cursor), False
-    return {**facts, "gate": None, "rows": rows, "cursor": cursor, "more": more}
+    return {
+        **facts,
+        "gate": None,
+        "rows": rows,
+        "cursor": cursor,
+        "more": more,
+        "searched": searched,
+    }
 
 
 def _fits(gate: GateState, only: str) -> bool:
