@@ -45,7 +45,8 @@ class Page(Generic[Reply]):
     Attributes:
         rows: rows, in the order of the listing.
         cursor: cursor for the next call; None at the end. A page may be short or even empty and
-            still have a cursor, because only a bounded number of rows is examined.
+            still have a cursor, because only a bounded number of rows is examined, and a bounded
+            number of bytes returned.
     """
 
     rows: tuple[Reply, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +26,8 @@ MOST_PAGES = 10
 """Maximum number of such reads; together they examine as many jobs as a listing of one lane."""
 MOST_SEPARATE = 5
 """Maximum number of lanes that are listed separately."""
+LARGE = 4 * 1024 * 1024
+"""Size of the jobs on a page from which it may have few rows because they are large."""
 RECENT_MS = 3_600_000
 """Age in ms above which a start is ignored."""
 FLOWS = 16
@@ -89,42 +91,44 @@ async def lane_latencies(
         by_target = sorted(lanes, key=lambda lane: (lane.spec.target_ms is None, lane.name))
         lanes = tuple(sorted(by_target[:MOST_LANES], key=lambda lane: lane.name))
     now = (await store.read(StatsQuery())).now
-    jobs = await _started(store, lanes)
-    return tuple([await _latency(store, lane, jobs[lane.name], now) for lane in lanes])
+    waits = await _waits(store, lanes, now - RECENT_MS)
+    return tuple([await _latency(store, lane, sorted(waits[lane.name]), now) for lane in lanes])
 
 
-async def _started(store: Store, lanes: Iterable[LaneView]) -> dict[str, list[JobView]]:
-    """Return the newest started jobs of each lane, with their runs.
+async def _waits(store: Store, lanes: Iterable[LaneView], since: int) -> dict[str, list[int]]:
+    """Return the waits of the newest started jobs of each lane; the jobs may be large.
 
     A listing of one lane examines as many jobs as a listing of all. So lanes are listed together
     while many of them have too few rows, and the last few separately.
     """
     short = {one.name for one in lanes if any(one.counts.get(state) for state in _STARTED)}
     query = JobsQuery(states=_STARTED, runs=True, newest=True, limit=MOST_STARTS)
-    found: dict[str, list[JobView]] = defaultdict(list)
+    found, counts = defaultdict[str, list[int]](list), Counter[str]()
     pages = 0
     while len(short) > (MOST_SEPARATE if pages else 1):
         if pages == MOST_PAGES:
             return found
         page = await store.read(query)
         pages += 1
-        for one in page.rows:
-            if one.lane in short:
-                found[one.lane].append(one)
-                if len(found[one.lane]) == NEWEST:
-                    short.remove(one.lane)
-        if page.cursor is None or len(page.rows) < MOST_STARTS:
+        for job in page.rows:
+            if job.lane in short:
+                found[job.lane] += _first_wait(job, since)
+                counts[job.lane] += 1
+                if counts[job.lane] == NEWEST:
+                    short.remove(job.lane)
+        is_short = len(page.rows) < MOST_STARTS and sum(map(_size, page.rows)) < LARGE
+        if page.cursor is None or is_short:
             # It examined as many jobs as a listing of one lane does.
             return found
         query = replace(query, cursor=page.cursor)
     for lane in short:
         own = replace(query, lane=lane, limit=NEWEST, cursor=None)
-        found[lane] = list((await store.read(own)).rows)
+        rows = (await store.read(own)).rows
+        found[lane] = [wait for job in rows for wait in _first_wait(job, since)]
     return found
 
 
-async def _latency(store: Store, lane: LaneView, jobs: Iterable[JobView], now: int) -> LaneLatency:
-    waits = sorted(wait for job in jobs if (wait := _first_wait(job, now - RECENT_MS)) is not None)
+async def _latency(store: Store, lane: LaneView, waits: Sequence[int], now: int) -> LaneLatency:
     target = lane.spec.target_ms
     head = None if lane.oldest_due_at is None else max(0, now - lane.oldest_due_at)
     p95 = percentile(waits, 95)
@@ -148,12 +152,17 @@ async def _latency(store: Store, lane: LaneView, jobs: Iterable[JobView], now: i
     )
 
 
-def _first_wait(job: JobView, since: int) -> int | None:
-    """Return a job's wait for its first start in ms; None if that is too old or unknown."""
-    first = next((run for run in job.runs if run.run == 1), None)
-    if first is None or first.claimed_at < since:
-        return None
-    return max(0, first.claimed_at - max(first.due_at, job.created_at))
+def _size(job: JobView) -> int:
+    return len(job.args) + len(job.result or b"") + len(job.progress or b"")
+
+
+def _first_wait(job: JobView, since: int) -> list[int]:
+    """Return a job's wait for its first start in ms; nothing if that is too old or unknown."""
+    return [
+        max(0, run.claimed_at - max(run.due_at, job.created_at))
+        for run in job.runs
+        if run.run == 1 and run.claimed_at >= since
+    ]
 
 
 def percentile(waits: Sequence[int], percent: int) -> int | None:

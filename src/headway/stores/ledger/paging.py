@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidValue
 from headway.core.naming import whole_number
 from headway.stores.ledger.columns import CODES, STATES
-from headway.stores.ledger.rows import FlowKey
+from headway.stores.ledger.rows import FlowKey, JobRow
 
 MOST_EXAMINED = 5_000
 """Most rows examined for one page of a listing."""
 FIRST = 500
 """Rows that are examined first; they suffice for most pages."""
 MOST_ROWS = 1_000
+MOST_BYTES = 16 * 1024 * 1024
+"""Size of the jobs on a page from which it has no more rows."""
+AT_ONCE = 100
+"""Rows read at once, whose size is not known before."""
 _END = 2**62
 
 
@@ -74,6 +78,11 @@ def read_place(cursor: str | None, last: int = _END) -> int | None:
         return place
     message = f"the cursor {cursor!r} does not belong to this listing"
     raise InvalidValue(message, hint="pass the cursor of the previous page")
+
+
+def size_of(rows: Iterable[JobRow]) -> int:
+    """Return the size in bytes of what makes jobs large."""
+    return sum(len(row.args) + len(row.result or b"") + len(row.progress or b"") for row in rows)
 
 
 def start_of(query: JobsQuery) -> int:

@@ -10,7 +10,7 @@ from headway.contract.views import JobsQuery
 from headway.core.flow import Head, Order
 from headway.core.job import JobPolicy
 from headway.core.state import State
-from headway.stores.ledger.paging import MOST_EXAMINED, read_place
+from headway.stores.ledger.paging import MOST_BYTES, MOST_EXAMINED, read_place, size_of
 from headway.stores.ledger.rows import (
     DueFire,
     Finished,
@@ -385,13 +385,15 @@ class MemoryJobs:
             seqs = bucket.irange(minimum=start, inclusive=(False, True))
         found: list[JobRow] = []
         last: int | None = None
+        size = 0
         for looked, seq in enumerate(seqs):
-            if len(found) == query.limit or looked == MOST_EXAMINED:
+            if len(found) == query.limit or looked == MOST_EXAMINED or size > MOST_BYTES:
                 return found, json.dumps(last)
             last = seq
             row = self._rows[seq]
             if _matches(row, query):
                 found.append(row.clone())
+                size += size_of((row,))
         return found, None
 
 

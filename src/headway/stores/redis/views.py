@@ -28,7 +28,13 @@ from headway.contract.views import (
     WorkersQuery,
 )
 from headway.core.errors import InvariantBroken
-from headway.stores.ledger.paging import MOST_EXAMINED, check_limit, read_place
+from headway.stores.ledger.paging import (
+    AT_ONCE,
+    MOST_BYTES,
+    MOST_EXAMINED,
+    check_limit,
+    read_place,
+)
 from headway.stores.ledger.reads.gates import HOLDERS, PARKED
 from headway.stores.ledger.reads.jobs import COUNTED, NOTES, check_flows
 from headway.stores.ledger.reads.listings import part_of
@@ -132,6 +138,8 @@ def _jobs(query: JobsQuery) -> dict[str, Any]:
         "after": read_place(query.cursor, _LARGEST),
         "limit": query.limit,
         "most_examined": MOST_EXAMINED,
+        "most_bytes": MOST_BYTES,
+        "at_once": AT_ONCE,
     }
 
 

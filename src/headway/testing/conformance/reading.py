@@ -45,6 +45,15 @@ class ListingGroup(ConformanceGroup):
         for limit in (1, 7, 23, 1000):
             assert await ids(rig, JobsQuery(limit=limit)) == [job.id for job in jobs]
 
+    async def test_page_of_large_jobs_is_short_and_the_next_ones_continue(self, rig: Rig) -> None:
+        args = b'{"text":"%s"}' % (b"x" * 200_000)
+        jobs = [job.id for _ in range(6) for job in await rig.add_many(20, args=args)]
+        for newest in (False, True):
+            query = JobsQuery(newest=newest, limit=1_000)
+            first = await rig.store.read(query)
+            assert 50 <= len(first.rows) <= 110
+            assert await ids(rig, query) == (jobs[::-1] if newest else jobs)
+
     @pytest.mark.parametrize("text", ["with \0", "with \ud800"], ids=["nul", "surrogate"])
     async def test_text_that_no_name_can_have_is_refused(self, rig: Rig, text: str) -> None:
         read = rig.store.read

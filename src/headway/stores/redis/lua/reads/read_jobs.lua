@@ -67,6 +67,22 @@ local function filter(request)
   end
 end
 
+-- Return the rows of a page and its cursor; fewer rows if jobs are large.
+local function load(request, ids, cursor)
+  local rows, size, at_once = {}, 0, request.at_once
+  for first = 1, #ids, at_once do
+    if size > request.most_bytes then
+      return rows, Codec.digits(rows[#rows].seq)
+    end
+    local part = { unpack(ids, first, math.min(first + at_once - 1, #ids)) }
+    for _, row in ipairs(Jobs.in_order(part)) do
+      rows[#rows + 1] = row
+      size = size + #row.args + #(row.result or '') + #(row.progress or '')
+    end
+  end
+  return rows, cursor
+end
+
 -- Return the rows of a page, by arrival or in reverse, and the cursor; nil at the end.
 --   request: returns up to `limit` rows, and examines up to `most_examined`.
 local function page(request)
@@ -77,7 +93,7 @@ local function page(request)
     local ids = walk(request, last, chunk)
     for _, seen in ipairs(Jobs.glance(ids)) do
       if #wanted == request.limit or looked == request.most_examined then
-        return Jobs.in_order(wanted), Codec.digits(last)
+        return load(request, wanted, Codec.digits(last))
       end
       looked, last = looked + 1, seen.seq
       if matches(seen) then
@@ -85,7 +101,7 @@ local function page(request)
       end
     end
     if #ids < chunk then
-      return Jobs.in_order(wanted), nil
+      return load(request, wanted, nil)
     end
   end
 end
