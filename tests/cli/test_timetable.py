@@ -70,9 +70,10 @@ def fire(*, past: bool) -> int:
     """Declare an entry and insert fires ahead; with `past`, also one that is due now."""
 
     async def work(store: Store) -> int:
-        spec = EntrySpec(name="t", schedule=Every(OFTEN), job=new_job())
-        await store.define(DefineRequest(items=(DeclareEntry(spec=spec),), author="code"))
         now = (await store.read(StatsQuery())).now
+        schedule = Every(OFTEN, anchor_at=now if past else 0)
+        spec = EntrySpec(name="t", schedule=schedule, job=new_job())
+        await store.define(DefineRequest(items=(DeclareEntry(spec=spec),), author="code"))
         moments = (*([now] if past else []), *next_fires(spec.schedule, now, 3))
         request = FireRequest(entry="t", revision=1, moments=moments, ahead_until=moments[-1])
         await store.fire(request)
