@@ -10,7 +10,13 @@ from headway.contract.views import JobsQuery
 from headway.core.flow import Head, Order
 from headway.core.job import JobPolicy
 from headway.core.state import State
-from headway.stores.ledger.paging import MOST_BYTES, MOST_EXAMINED, read_place, size_of
+from headway.stores.ledger.paging import (
+    AT_ONCE,
+    MOST_BYTES,
+    MOST_EXAMINED,
+    read_place,
+    size_of,
+)
 from headway.stores.ledger.rows import (
     DueFire,
     Finished,
@@ -387,7 +393,9 @@ class MemoryJobs:
         last: int | None = None
         size = 0
         for looked, seq in enumerate(seqs):
-            if len(found) == query.limit or looked == MOST_EXAMINED or size > MOST_BYTES:
+            # As in stores that read rows in parts, whose sizes they learn afterwards.
+            is_large = size > MOST_BYTES and len(found) % AT_ONCE == 0
+            if len(found) == query.limit or looked == MOST_EXAMINED or is_large:
                 return found, json.dumps(last)
             last = seq
             row = self._rows[seq]
