@@ -417,6 +417,18 @@ async def test_operators_moves_are_one_step(here: Site, n: int) -> None:
         assert await trips(lambda request=request: here.store.act(request)) <= 8
 
 
+@pytest.mark.parametrize("n", SIZES)
+async def test_page_of_jobs_is_read_together(here: Site, n: int) -> None:
+    await here.add([here.new() for _ in range(n)])
+    found: list[int] = []
+
+    async def work() -> None:
+        found.append(len((await here.store.read(JobsQuery(newest=True, limit=n))).rows))
+
+    assert await trips(work) <= 9
+    assert found == [n]
+
+
 @pytest.mark.parametrize("n", [1, 20, 100])
 async def test_page_of_flows_is_read_together(here: Site, n: int) -> None:
     use = here.use(LOCK)

@@ -80,9 +80,29 @@ def read_place(cursor: str | None, last: int = _END) -> int | None:
     raise InvalidValue(message, hint="pass the cursor of the previous page")
 
 
-def size_of(rows: Iterable[JobRow]) -> int:
-    """Return the size in bytes of what makes jobs large."""
-    return sum(len(row.args) + len(row.result or b"") + len(row.progress or b"") for row in rows)
+def read_until_large(
+    seqs: Sequence[int], read: Callable[[Sequence[int]], Iterable[JobRow]], cursor: str | None
+) -> tuple[list[JobRow], str | None]:
+    """Return the jobs of a page and its cursor: fewer jobs if they are large.
+
+    Args:
+        seqs: of the jobs, in the order of the listing.
+        read: returns jobs by their seqs, in this order; called once for ordinary jobs on a page of
+            up to `AT_ONCE`, and twice for those on a larger one.
+        cursor: where the listing continues after all of them.
+    """
+    found: list[JobRow] = []
+    size, at_once = 0, AT_ONCE
+    while len(found) < len(seqs):
+        if size > MOST_BYTES:
+            return found, str(found[-1].seq)
+        for row in read(seqs[len(found) : len(found) + at_once]):
+            found.append(row)
+            size += len(row.args) + len(row.result or b"") + len(row.progress or b"")
+        # If the others are of the same size, they can all be read together.
+        fits = size * len(seqs) <= MOST_BYTES * len(found)
+        at_once = len(seqs) if fits else AT_ONCE
+    return found, cursor
 
 
 def start_of(query: JobsQuery) -> int:

@@ -10,13 +10,7 @@ from headway.contract.views import JobsQuery
 from headway.core.flow import Head, Order
 from headway.core.job import JobPolicy
 from headway.core.state import State
-from headway.stores.ledger.paging import (
-    AT_ONCE,
-    MOST_BYTES,
-    MOST_EXAMINED,
-    read_place,
-    size_of,
-)
+from headway.stores.ledger.paging import MOST_EXAMINED, read_place, read_until_large
 from headway.stores.ledger.rows import (
     DueFire,
     Finished,
@@ -389,20 +383,18 @@ class MemoryJobs:
             seqs = bucket.irange(maximum=start, inclusive=(True, False), reverse=True)
         else:
             seqs = bucket.irange(minimum=start, inclusive=(False, True))
-        found: list[JobRow] = []
+        found: list[int] = []
         last: int | None = None
-        size = 0
         for looked, seq in enumerate(seqs):
-            # As in stores that read rows in parts, whose sizes they learn afterwards.
-            is_large = size > MOST_BYTES and len(found) % AT_ONCE == 0
-            if len(found) == query.limit or looked == MOST_EXAMINED or is_large:
-                return found, json.dumps(last)
+            if len(found) == query.limit or looked == MOST_EXAMINED:
+                return read_until_large(found, self._clones, json.dumps(last))
             last = seq
-            row = self._rows[seq]
-            if _matches(row, query):
-                found.append(row.clone())
-                size += size_of((row,))
-        return found, None
+            if _matches(self._rows[seq], query):
+                found.append(seq)
+        return read_until_large(found, self._clones, None)
+
+    def _clones(self, seqs: Sequence[int]) -> list[JobRow]:
+        return [self._rows[seq].clone() for seq in seqs]
 
 
 def _matches(row: JobRow, query: JobsQuery) -> bool:

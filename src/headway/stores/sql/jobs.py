@@ -11,7 +11,7 @@ from headway.contract.views import JobsQuery
 from headway.core.job import JobPolicy
 from headway.stores.ledger.columns import CODES, encode_job_rest
 from headway.stores.ledger.packing import encode_cascade, encode_some, encode_uses
-from headway.stores.ledger.paging import AT_ONCE, MOST_BYTES, Summary, page_of, size_of
+from headway.stores.ledger.paging import Summary, page_of, read_until_large
 from headway.stores.ledger.rows import FlowKey, JobRow
 from headway.stores.sql.statement import ANY_JOB, Select, SessionOf, SqlSession, SqlTable
 
@@ -167,13 +167,8 @@ class SqlJobs(SqlTable[SessionOf], ABC):
     def page(self, query: JobsQuery) -> tuple[list[JobRow], str | None]:
         rows = Listed(self._session, self.queries, query)
         seqs, cursor = page_of(query, rows, self._session.flows.value)
-        found: list[JobRow] = []
-        size = 0
-        for first in range(0, len(seqs), AT_ONCE):
-            if size > MOST_BYTES:
-                return found, str(found[-1].seq)
-            part = seqs[first : first + AT_ONCE]
-            by_seq = {row.seq: row for row in self._by_seq(part)}
-            found += [by_seq[seq] for seq in part]
-            size += size_of(by_seq.values())
-        return found, cursor
+        return read_until_large(seqs, self._in_order, cursor)
+
+    def _in_order(self, seqs: Sequence[int]) -> list[JobRow]:
+        found = {row.seq: row for row in self._by_seq(seqs)}
+        return [found[seq] for seq in seqs]

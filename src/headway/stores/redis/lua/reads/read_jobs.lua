@@ -67,18 +67,21 @@ local function filter(request)
   end
 end
 
--- Return the rows of a page and its cursor; fewer rows if jobs are large.
+-- Return the rows of a page and its cursor; fewer rows if jobs are large. As `read_until_large` of
+-- stores/ledger/paging.py.
 local function load(request, ids, cursor)
   local rows, size, at_once = {}, 0, request.at_once
-  for first = 1, #ids, at_once do
+  while #rows < #ids do
     if size > request.most_bytes then
       return rows, Codec.digits(rows[#rows].seq)
     end
-    local part = { unpack(ids, first, math.min(first + at_once - 1, #ids)) }
+    local part = { unpack(ids, #rows + 1, math.min(#rows + at_once, #ids)) }
     for _, row in ipairs(Jobs.in_order(part)) do
       rows[#rows + 1] = row
       size = size + #row.args + #(row.result or '') + #(row.progress or '')
     end
+    local fits = size * #ids <= request.most_bytes * #rows
+    at_once = fits and #ids or request.at_once
   end
   return rows, cursor
 end
