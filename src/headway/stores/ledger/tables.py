@@ -518,6 +518,10 @@ class TrailTable(Protocol):
         """Return lines of one target or all, newest first, with a smaller seq than `before`."""
         ...
 
+    def of_targets(self, targets: Sequence[str], limit: int) -> Mapping[str, list[TrailRow]]:
+        """Return up to `limit` lines of each target that has some, newest first."""
+        ...
+
     def since(self, after: int, limit: int) -> list[TrailRow]:
         """Return lines with a larger seq than `after`, oldest first."""
         ...

@@ -201,6 +201,9 @@ class MemoryTrail:
         newest = (row for row in reversed(rows) if before is None or row.seq < before)
         return list(islice(newest, limit))
 
+    def of_targets(self, targets: Sequence[str], limit: int) -> Mapping[str, list[TrailRow]]:
+        return {target: self.page(target, None, limit) for target in targets}
+
     def since(self, after: int, limit: int) -> list[TrailRow]:
         start = bisect_right(self._rows, after, key=lambda row: row.seq)
         return self._rows[start : start + limit]

@@ -419,6 +419,9 @@ class _Trail:
             return self._of[target][:limit]
         return self._page
 
+    def of_targets(self, targets: Sequence[str], limit: int) -> Mapping[str, list[TrailRow]]:
+        return {target: self.page(target, None, limit) for target in targets}
+
     def since(self, *_: object) -> list[TrailRow]:
         return self._since
 

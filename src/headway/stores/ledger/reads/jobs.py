@@ -23,7 +23,7 @@ from headway.core.state import HELD, State
 from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.paging import check_limit, read_place
-from headway.stores.ledger.rows import JobRow, RunRow
+from headway.stores.ledger.rows import JobRow, RunRow, TrailRow
 from headway.stores.ledger.step import run_error, run_of
 
 NOTES = 100
@@ -52,9 +52,8 @@ def read_job(ledger: Ledger, query: JobQuery) -> JobView | None:
         return None
     runs = ledger.jobs.runs([row.id]).get(row.id, [])
     keys = _keys(ledger, [row.id])
-    return job_view(
-        ledger, row, runs_of(row, runs, keys), _notes(ledger, row.id), shown(ledger, row)
-    )
+    notes = _notes(ledger.trail.page(row.id, None, NOTES))
+    return job_view(ledger, row, runs_of(row, runs, keys), notes, shown(ledger, row))
 
 
 _Keys = Mapping[tuple[str, int], Sequence[str]]
@@ -70,7 +69,7 @@ def _keys(ledger: Ledger, jobs: Sequence[str]) -> _Keys:
     return found
 
 
-def _notes(ledger: Ledger, job: str) -> tuple[NoteView, ...]:
+def _notes(lines: Sequence[TrailRow]) -> tuple[NoteView, ...]:
     return tuple(
         NoteView(
             at=one.at,
@@ -78,7 +77,7 @@ def _notes(ledger: Ledger, job: str) -> tuple[NoteView, ...]:
             author=one.author,
             reason=one.reason,
         )
-        for one in reversed(ledger.trail.page(job, None, NOTES))
+        for one in reversed(lines)
     )
 
 
@@ -89,12 +88,14 @@ def read_jobs(ledger: Ledger, query: JobsQuery) -> Page[JobView]:
     ids = [row.id for row in rows] if query.runs else []
     runs = ledger.jobs.runs(ids) if ids else {}
     keys = _keys(ledger, ids)
+    traced = [row.id for row in rows] if query.trail else []
+    lines = ledger.trail.of_targets(traced, NOTES)
     views = (
         job_view(
             ledger,
             row,
             runs_of(row, runs.get(row.id, []), keys) if query.runs else (),
-            _notes(ledger, row.id) if query.trail else (),
+            _notes(lines.get(row.id, ())),
             str(row.state),
         )
         for row in rows

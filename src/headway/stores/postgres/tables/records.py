@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -333,6 +333,12 @@ _TRAIL_OF_TARGET = Select(
     " WHERE target = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3",
     of("trail"),
 )
+_TRAIL_OF_TARGETS = Select(
+    "SELECT line.seq, at, author, reason, verb, target, detail FROM unnest($1::text[]) AS wanted"
+    " CROSS JOIN LATERAL (SELECT * FROM @trail WHERE target = wanted ORDER BY seq DESC LIMIT $2)"
+    " AS line ORDER BY line.seq DESC",
+    of("trail"),
+)
 _REMOVE_LINES = Write(
     "DELETE FROM @trail WHERE ctid = ANY (ARRAY("
     "SELECT ctid FROM @trail WHERE seq BETWEEN $1 AND $2 ORDER BY seq))",
@@ -353,6 +359,13 @@ class PostgresTrail(SqlTrail[Session]):
     """See `TrailTable`."""
 
     page_of_target = _TRAIL_OF_TARGET
+
+    def of_targets(self, targets: Sequence[str], limit: int) -> Mapping[str, list[TrailRow]]:
+        rows = self._session.select(_TRAIL_OF_TARGETS, Texts(targets), limit) if targets else []
+        found: dict[str, list[TrailRow]] = {}
+        for row in map(TrailRow._make, rows):
+            found.setdefault(row.target, []).append(row)
+        return found
 
     def add(self, rows: Sequence[TrailRow]) -> None:
         if not rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from headway.core.job import ANSWERS_KEPT_MS
 from headway.stores.ledger.columns import WORKER, read_worker, worker_values
@@ -165,6 +165,9 @@ class SqliteTrail(SqliteTable, SqlTrail[Session]):
     """See `TrailTable`."""
 
     page_of_target = _TRAIL_OF_TARGET
+
+    def of_targets(self, targets: Sequence[str], limit: int) -> Mapping[str, list[TrailRow]]:
+        return {target: self.page(target, None, limit) for target in targets}
 
     def add(self, rows: Sequence[TrailRow]) -> None:
         self._db.executemany(_ADD_LINE, [row[1:] for row in rows])
