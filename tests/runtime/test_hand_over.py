@@ -11,14 +11,30 @@ import pytest
 
 import headway as hw
 from headway.contract.operate import Verb
-from headway.contract.outcomes import HandedOver, Returned, SettleRequest, Verdict
+from headway.contract.outcomes import (
+    Failed,
+    HandedOver,
+    Outcome,
+    Returned,
+    SettleRequest,
+    Succeeded,
+    Verdict,
+)
 from headway.contract.views import GatesQuery, JobsQuery, StatsQuery
-from headway.core.errors import HandlerCancelled, LeaseLost, StoreUnavailable, UnknownGate
+from headway.core.errors import (
+    Forbidden,
+    HandlerCancelled,
+    LeaseLost,
+    StoreUnavailable,
+    UnknownGate,
+)
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.lease import Held
 from headway.runtime.worker.settler import Settler
 from headway.stores import open_store
+from headway.testing.clock import FakeClock
+from headway.testing.jobs import JobFactory
 from tests.runtime.observed_store import ObservedStore, beat_soon, soon, working
 
 
@@ -515,6 +531,30 @@ async def test_refused_hand_over_of_a_cancelled_handler_stops_no_worker() -> Non
     refused.set()
     settler.close()
     await running
+
+
+async def test_follow_up_that_the_token_forbids_fails_only_its_own_run() -> None:
+    written: list[Outcome] = []
+
+    class Forbidding:
+        async def settle(self, request: SettleRequest) -> list[Verdict]:
+            if any(one.then for one in request.outcomes):
+                message = "the token may not send"
+                raise Forbidden(message)
+            written.extend(request.outcomes)
+            return [Verdict.DONE] * len(request.outcomes)
+
+    settler = Settler(Forbidding(), "w", Held(), Timing())
+    settler.put(Succeeded("first", 1))
+    settler.put(Succeeded("second", 1, then=(JobFactory(FakeClock()).make(),)))
+    settler.put(Succeeded("third", 1))
+    settler.close()
+    await settler.run()
+    assert [(type(one), one.job) for one in written] == [
+        (Succeeded, "first"),
+        (Failed, "second"),
+        (Succeeded, "third"),
+    ]
 
 
 async def test_settler_distinguishes_runs_of_one_job_while_a_verdict_is_pending() -> None:

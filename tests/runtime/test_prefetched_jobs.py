@@ -68,12 +68,28 @@ async def test_gated_jobs_go_first_and_count_against_the_free_handlers() -> None
     assert queue.next() is None
 
 
+async def test_gated_job_whose_claim_was_answered_late_is_handed_back() -> None:
+    queue = await queue_of(4, [])
+    queue.take([claimed(1, gated=True)], queue.timing.monotonic() - 1.5)
+    assert queue.next() is None
+    assert (queue.free, queue.settler.pending) == (4, 1)
+
+
 async def test_withdrawn_jobs_are_not_started() -> None:
     queue = await queue_of(4, [claimed(1), claimed(2, gated=True), claimed(3)])
     gone = queue.withdraw(frozenset({("job 1", 1), ("job 2", 2), ("job 9", 9)}))
     assert [one.id for one in gone] == ["job 2", "job 1"]
     assert queue.next() == claimed(3)
     assert queue.next() is None
+
+
+async def test_no_job_starts_when_the_lease_may_have_ended() -> None:
+    queue = await queue_of(4, [claimed(1), claimed(2, gated=True)])
+    queue.lease.extend(queue.timing.monotonic() - 30, 30_000)
+    assert queue.next() is None
+    queue.lease.extend(queue.timing.monotonic(), 30_000)
+    assert queue.next() == claimed(2, gated=True)
+    assert queue.next() == claimed(1)
 
 
 async def test_low_mark_requests_more() -> None:

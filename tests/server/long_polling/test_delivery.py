@@ -33,6 +33,28 @@ async def test_reply_written_to_a_just_closed_connection_is_not_complete(gone: b
     assert (reply.is_whole, unread) == (not gone, [True] * gone)
 
 
+@pytest.mark.parametrize("fault", ["broken", "not read"])
+async def test_reply_that_is_not_written_is_reported_though_no_disconnect_is_seen(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+):
+    """The client's machine may have vanished without closing its connection."""
+    monkeypatch.setattr("headway.server.routes.claims.WRITE_WITHIN_S", 0)
+    unread: list[bool] = []
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(_: Any) -> None:
+        if fault == "broken":
+            raise ConnectionResetError
+        await asyncio.Event().wait()
+
+    watch = ClientWatch(receive)
+    reply = TrackedReply(b"{}", watch=watch, timing=REAL, on_unread=lambda: unread.append(True))
+    await reply({}, receive, send)
+    assert (reply.is_whole, unread) == (False, [True])
+
+
 async def test_result_of_cancelled_work_is_undone():
     async def receive() -> Any:
         return {"type": "http.disconnect"}
