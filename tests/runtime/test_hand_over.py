@@ -12,6 +12,7 @@ import pytest
 import headway as hw
 from headway.contract.operate import Verb
 from headway.contract.outcomes import (
+    Closing,
     Failed,
     HandedOver,
     Outcome,
@@ -533,20 +534,27 @@ async def test_refused_hand_over_of_a_cancelled_handler_stops_no_worker() -> Non
     await running
 
 
-async def test_follow_up_that_the_token_forbids_fails_only_its_own_run() -> None:
+@pytest.mark.parametrize(
+    "forbidden",
+    [
+        Succeeded("second", 1, then=(JobFactory(FakeClock()).make(),)),
+        Succeeded("second", 1, close=(Closing(gate="all", for_ms=1),)),
+    ],
+)
+async def test_what_the_token_forbids_fails_only_its_own_run(forbidden: Succeeded) -> None:
     written: list[Outcome] = []
 
     class Forbidding:
         async def settle(self, request: SettleRequest) -> list[Verdict]:
-            if any(one.then for one in request.outcomes):
-                message = "the token may not send"
+            if forbidden in request.outcomes:
+                message = "the token may not do this"
                 raise Forbidden(message)
             written.extend(request.outcomes)
             return [Verdict.DONE] * len(request.outcomes)
 
     settler = Settler(Forbidding(), "w", Held(), Timing())
     settler.put(Succeeded("first", 1))
-    settler.put(Succeeded("second", 1, then=(JobFactory(FakeClock()).make(),)))
+    settler.put(forbidden)
     settler.put(Succeeded("third", 1))
     settler.close()
     await settler.run()

@@ -92,6 +92,18 @@ async def test_no_job_starts_when_the_lease_may_have_ended() -> None:
     assert queue.next() == claimed(1)
 
 
+async def test_wait_that_was_cancelled_takes_no_job_from_another_handler() -> None:
+    queue = await queue_of(2, [])
+    waits = [asyncio.ensure_future(queue.wait_for_job()) for _ in range(3)]
+    await pause(0)
+    waits[2].cancel()
+    await asyncio.gather(waits[2], return_exceptions=True)
+    queue.take([claimed(1), claimed(2)], 0.0)
+    for _ in range(3):
+        await pause(0)
+    assert [one.done() for one in waits] == [True, True, True]
+
+
 async def test_low_mark_requests_more() -> None:
     queue = await queue_of(4, [claimed(n) for n in range(4)])
     queue.low_mark = 2
