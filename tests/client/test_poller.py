@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from headway.contract.claims import BeatRequest, Claimed, ClaimReply, ClaimReque
 from headway.contract.outcomes import Released, SettleRequest
 from headway.contract.views import JobQuery
 from headway.core.errors import StoreUnavailable
+from headway.core.job import DEFAULT_POLICY
 from headway.core.state import State
 from headway.runtime.timing import Timing
 from headway.stores.memory import MemoryStore
@@ -234,6 +236,29 @@ async def test_poll_requests_a_gated_job_only_while_a_handler_is_free(
     (await waiting(pull)).cancel()
     polls = [one for one in seen if one[0] == 1]
     assert polls == [(1, 1), (1, 0)]
+
+
+@pytest.mark.parametrize(("kept_s", "state"), [(0.4, State.RUNNING), (0.6, State.WAITING)])
+async def test_gated_job_of_a_poll_is_given_back_if_the_claim_comes_late(
+    far: Far, hand: Hand, pull: WorkerPoller, kept_s: float, state: State
+) -> None:
+    ask = far.ask
+
+    async def gated(request: ClaimRequest, wait_s: float) -> ClaimReply:
+        reply = await ask(request, wait_s)
+        jobs = [one._replace(gated=True, policy=DEFAULT_POLICY) for one in reply.jobs]
+        return replace(reply, jobs=jobs)
+
+    pull._ask = gated
+    await pull.claim(claim(1))
+    task = await waiting(pull)
+    job = await far.send()
+    await ended(task)
+    await hand.move(kept_s)
+    reply = await pull.claim(claim(2))
+    view = await far.store.read(JobQuery(id=job))
+    assert view is not None
+    assert (view.state, len(reply.jobs)) == (state, int(state is State.RUNNING))
 
 
 async def test_unwanted_job_is_given_back_after_a_moment(
