@@ -14,6 +14,7 @@ from headway.client.address import read_address
 from headway.client.calls import HttpCall, HttpCalls, Method
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import Role
+from headway.contract.operate import ActRequest, Verb
 from headway.contract.outcomes import Succeeded, Verdict
 from headway.contract.views import TrailQuery
 from headway.core.job import MAX_BATCH
@@ -261,6 +262,22 @@ async def test_repeat_of_a_cancel_returns_what_the_first_did() -> None:
             proxy.lose_reply_to(b"/v1/moves")
             assert await client.cancel_async(sent.id) == "cancelled"
             await client.close_async()
+
+
+async def test_action_that_a_program_repeats_is_applied_once() -> None:
+    async with serving(tokens=False) as rig:
+        client = hw.Client(rig.url)
+        sent = await client.send_async("noop")
+
+        def request(name: str, verb: Verb) -> ActRequest:
+            return ActRequest(request=name, ids=(sent.id,), verb=verb, author="ann")
+
+        cancelled = await client.remote.act(request("1", Verb.CANCEL))
+        await client.remote.act(request("2", Verb.RETRY))
+        assert await client.remote.act(request("1", Verb.CANCEL)) == cancelled
+        view = await client.job_async(sent.id)
+        assert (cancelled[0].answer, view and view.state) == ("done", State.WAITING)
+        await client.close_async()
 
 
 async def test_manual_settlement_whose_reply_was_lost_is_written_once() -> None:

@@ -14,7 +14,15 @@ import pytest
 
 from headway.contract.claims import BeatRequest, ClaimRequest
 from headway.contract.definitions import DeclareLane, DefineRequest, LaneSpec, ResetGate, SetGate
-from headway.contract.outcomes import Closing, Failed, Outcome, Released, SettleRequest, Succeeded
+from headway.contract.outcomes import (
+    Closing,
+    Failed,
+    Outcome,
+    Released,
+    SettleRequest,
+    Snoozed,
+    Succeeded,
+)
 from headway.core.errors import StoreChanged
 from headway.core.job import NewJob, derived_id
 from headway.stores.redis.scripts import Script, script
@@ -303,6 +311,14 @@ LEAVES: dict[str, tuple[list[Step], Step]] = {
     "settle with a result of an earlier run": (
         [*TWO, lambda w: w.claim(), _hand_back, lambda w: w.claim()],
         lambda w: w.end(Succeeded(_id(1), 1, result=b"1")),
+    ),
+    "settle of what has a reason": (
+        [
+            *[*TWO, lambda w: w.claim()],
+            lambda w: w.end(Snoozed(_id(1), 1, after_ms=0, reason="quiet hours")),
+            lambda w: w.claim(),
+        ],
+        lambda w: w.settle(1, run=2),
     ),
     "settle of nothing": (KNOWN, lambda w: w.settle(77)),
     "settle by another": (

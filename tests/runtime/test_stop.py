@@ -224,6 +224,28 @@ async def test_second_stop_abandons_a_handler_that_swallows_its_cancellation(
     assert f"the worker exits without them: work {sent.id}" in still_running(caplog)
 
 
+async def test_handler_that_ends_only_when_it_is_abandoned_does_not_keep_its_worker(
+    app: hw.App, store: ObservedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.runtime.worker.worker.STOP_LIMIT", 0.01)
+    begun = asyncio.Event()
+
+    @app.job()
+    async def work(job: hw.Job) -> None:
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    sent = await app.send_async(work)
+    worker = app.worker(grace="10ms")
+    task = asyncio.create_task(worker.run())
+    await soon(begun)
+    worker.stop()
+    await ended(task)
+    assert (await store.job(sent.id)).state == "running"
+
+
 async def test_second_stop_says_that_a_handler_in_a_thread_keeps_the_process(
     app: hw.App,
     store: ObservedStore,

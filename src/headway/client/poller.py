@@ -55,19 +55,6 @@ class PollResult:
     received: float
 
 
-@dataclass(eq=False, slots=True)
-class Poll:
-    """A poll in progress.
-
-    Attributes:
-        free: maximum number of gated jobs that it may bring.
-    """
-
-    number: int
-    free: int
-    task: asyncio.Task[None]
-
-
 class WorkerPoller:
     """The claims and polls of one worker; used in one event loop."""
 
@@ -82,7 +69,7 @@ class WorkerPoller:
         self._under_way: set[int] = set()
         self._answered: deque[tuple[int, int, int]] = deque(maxlen=REMEMBERED)
         self._free_left = 0
-        self._poll: Poll | None = None
+        self._poll: asyncio.Task[None] | None = None
         self._kept: list[PollResult] = []
         self._empty_polls = 0
         self._server_ends_polls = True
@@ -130,23 +117,19 @@ class WorkerPoller:
         if self._kept or request is None:
             return
         poll = self._poll
-        free = 1 if self._free_left > 0 else 0
-        if poll is not None and poll.free != free:
-            await self._close_poll()
-            poll = None
         if poll is None:
             if self._empty_polls > 1:
                 # They returned at once, with nothing.
                 await self._timing.pause(min(0.05 * 2**self._empty_polls, 1.0))
-            poll = self._poll = self._start(request, free)
+            poll = self._poll = self._start(request)
         try:
-            await asyncio.wait({poll.task})
+            await asyncio.wait({poll})
         except asyncio.CancelledError:
             self._expect_claim()
             raise
         if self._poll is poll:
             self._poll = None
-        poll.task.result()
+        poll.result()
 
     def received(self, claim: int) -> int:
         """Return the last number up to which each reply has reached the worker, or never will.
@@ -226,13 +209,14 @@ class WorkerPoller:
         claimed_s = self._store_time.earliest(one.reply.now, one.received)
         return 1000 * (now_s - claimed_s) > job.policy.start_within_ms / 2
 
-    def _start(self, request: ClaimRequest, free: int) -> Poll:
+    def _start(self, request: ClaimRequest) -> asyncio.Task[None]:
         self._highest = number = self._highest + 1
         self._under_way.add(number)
-        one = replace(request, request=number, n=1, free=free)
-        poll = Poll(number, free, asyncio.ensure_future(self._run_poll(one)))
+        # No poll outlives the claims that change how many handlers are free.
+        one = replace(request, request=number, n=1, free=1 if self._free_left > 0 else 0)
+        poll = asyncio.ensure_future(self._run_poll(one))
         # Retrieve the exception even if no caller awaits the task any longer.
-        poll.task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        poll.add_done_callback(lambda task: task.cancelled() or task.exception())
         return poll
 
     async def _run_poll(self, request: ClaimRequest) -> None:
@@ -251,17 +235,17 @@ class WorkerPoller:
     async def _end_poll(self) -> None:
         """Wait for the poll to end: the server ends it when it receives a later claim."""
         poll = self._poll
-        if poll is not None and not poll.task.done() and self._server_ends_polls:
-            await asyncio.wait({poll.task}, timeout=ENDS_WITHIN_S)
-            self._server_ends_polls = poll.task.done()
+        if poll is not None and not poll.done() and self._server_ends_polls:
+            await asyncio.wait({poll}, timeout=ENDS_WITHIN_S)
+            self._server_ends_polls = poll.done()
         await self._close_poll()
 
     async def _close_poll(self) -> None:
         """End the poll; a job that arrives at the same time is released by the next beat."""
         poll, self._poll = self._poll, None
-        if poll is not None and not poll.task.done():
-            poll.task.cancel()
-            await asyncio.wait({poll.task})
+        if poll is not None and not poll.done():
+            poll.cancel()
+            await asyncio.wait({poll})
 
     def _expect_claim(self) -> None:
         """Limit how long the poll continues without a claim, so that its job is not held back."""
