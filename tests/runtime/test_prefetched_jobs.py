@@ -341,7 +341,8 @@ def test_claim_is_named_once_all_its_jobs_are_listed() -> None:
     def arriving() -> Iterator[Claimed]:
         for number in (1, 2):
             yield claimed(number)
-            assert held.request == 0
+            assert held.request == 4
 
-    held.take(1, arriving())
-    assert held.listed() == (1, (("job 1", 1), ("job 2", 2)))
+    held.take(4, [])
+    held.take(5, arriving())
+    assert held.listed() == (5, (("job 1", 1), ("job 2", 2)))

@@ -1,0 +1,121 @@
+"""How the end of a handler becomes an outcome: unit tests."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+
+import pytest
+
+import headway as hw
+from headway.contract.claims import Claimed
+from headway.contract.outcomes import Closing, Died, Failed, Outcome, Returned, Snoozed, Verdict
+from headway.core.job import DEFAULT_POLICY, NewJob
+from headway.runtime.job import Job, Stop
+from headway.runtime.worker.outcomes import outcome_of_error, outcome_of_return
+from headway.testing.clock import FakeClock
+from headway.testing.jobs import JobFactory
+
+
+class NoContext:
+    """For jobs that write nothing while their handler runs."""
+
+    def signal_url(self, ref: str) -> str | None:
+        raise AssertionError(ref)
+
+    async def write(self, outcome: Outcome) -> Verdict:
+        raise AssertionError(outcome)
+
+    def write_from_thread(self, outcome: Outcome) -> Verdict:
+        raise AssertionError(outcome)
+
+    def note_progress(self, job: str, run: int, data: bytes) -> None:
+        raise AssertionError(job, run, data)
+
+
+@pytest.fixture
+def job() -> Job:
+    claimed = Claimed(
+        id="job 1",
+        run=3,
+        attempt=2,
+        kind="call",
+        stage="",
+        lane="main",
+        tenant="",
+        subject=None,
+        args=b"{}",
+        priority=512,
+        due_at=0,
+        policy=DEFAULT_POLICY,
+        gated=False,
+        members={},
+        candidate="",
+    )
+    return Job(claimed, NoContext())
+
+
+@pytest.fixture
+def follow_up() -> NewJob:
+    return JobFactory(FakeClock()).make()
+
+
+CLOSING = Closing(gate="rate:twilio", for_ms=60_000)
+
+
+def test_what_a_handler_decides_at_its_timeout_counts_and_not_the_timeout(job: Job) -> None:
+    job.request_stop("timeout")
+    dead = outcome_of_error(job, hw.Dead("bad number"), {})
+    assert isinstance(dead, Died)
+    assert dead.reason == "bad number"
+    retried = outcome_of_error(job, hw.Retry("busy", after="90s"), {})
+    assert isinstance(retried, Failed)
+    assert (retried.after_ms, retried.error) == (90_000, "busy")
+    failed = outcome_of_error(job, ValueError("no such line"), {})
+    assert isinstance(failed, Failed)
+    assert failed.error.startswith("handler_timeout: ")
+
+
+def test_snooze_closes_gates_and_creates_no_jobs(job: Job, follow_up: NewJob) -> None:
+    job.then(follow_up)
+    job.close("rate:twilio", after="60s")
+    outcome = outcome_of_return(job, hw.Snooze(after="1s"), {})
+    assert isinstance(outcome, Snoozed)
+    assert (outcome.then, outcome.close, outcome.after_ms) == ((), (CLOSING,), 1_000)
+
+
+def test_retry_closes_the_gates_of_the_handler_and_its_own(job: Job) -> None:
+    job.close("rate:twilio", after="60s")
+    outcome = outcome_of_error(job, hw.Retry("429", after="1s", close="rate:other"), {})
+    assert isinstance(outcome, Failed)
+    assert [one.gate for one in outcome.close] == ["rate:twilio", "rate:other"]
+
+
+def test_dead_job_creates_its_jobs_and_closes_its_gates(job: Job, follow_up: NewJob) -> None:
+    job.then(follow_up)
+    job.close("rate:twilio", after="60s")
+    outcome = outcome_of_error(job, hw.Dead("bad number"), {})
+    assert isinstance(outcome, Died)
+    assert (outcome.then, outcome.close) == ((follow_up,), (CLOSING,))
+
+
+def test_result_that_cannot_be_stored_ends_the_job_with_its_jobs_and_gates(
+    job: Job, follow_up: NewJob
+) -> None:
+    job.then(follow_up)
+    job.close("rate:twilio", after="60s")
+    outcome = outcome_of_return(job, float("nan"), {})
+    assert isinstance(outcome, Died)
+    assert (outcome.then, outcome.close) == ((follow_up,), (CLOSING,))
+
+
+@pytest.mark.parametrize("why", ["stop", "cancel"])
+def test_handler_that_is_stopped_after_its_hand_over_leaves_its_job_awaiting(
+    job: Job, follow_up: NewJob, why: Stop
+) -> None:
+    job.handed = True
+    job.then(follow_up)
+    job.request_stop(why)
+    outcome = outcome_of_error(job, CancelledError(), {})
+    assert isinstance(outcome, Returned)
+    assert outcome.then == (follow_up,)
+    assert outcome.error.startswith("CancelledError")
