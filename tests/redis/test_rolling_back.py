@@ -20,6 +20,7 @@ from headway.contract.definitions import (
 )
 from headway.contract.outcomes import (
     Closing,
+    GaveBack,
     HandedOver,
     NextStage,
     Outcome,
@@ -159,8 +160,9 @@ async def test_settle_refused_by_a_follow_up_leaves_plain_ends_unwritten(
         ((HandedOver(FIRST, 1, key="sid"), Snoozed(FREE, 1)), InvalidValue),
         ((HandedOver(FIRST, 1, key="sid"), HandedOver(FREE, 1)), InvalidValue),
         ((Succeeded(FIRST, 1, result=b"1"), Returned(FREE, 1)), InvalidState),
+        ((HandedOver(FIRST, 1, key="sid"), GaveBack(FREE, 1, gate="phone:1")), InvalidValue),
     ],
-    ids=["then", "close", "next stage", "snooze", "hand over", "returned"],
+    ids=["then", "close", "next stage", "snooze", "hand over", "returned", "gave back"],
 )
 async def test_refused_settle_leaves_every_key_unchanged(
     store: Store, contents: Read, outcomes: tuple[Outcome, ...], error: type[CallerError]

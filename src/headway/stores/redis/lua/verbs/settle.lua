@@ -112,9 +112,6 @@ local function load(step, outcomes)
       or outcome_may_be_refused(outcome)
   end
   Step.load(step, ids)
-  for _, row in pairs(step.rows) do
-    may_be_refused = may_be_refused or Jobs.policy(row.policy).on_final ~= nil
-  end
   if may_be_refused then
     Write.begin()
   end
