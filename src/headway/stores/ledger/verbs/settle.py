@@ -320,8 +320,6 @@ def _known_as(step: Step, row: JobRow, outcome: KnownAs) -> Verdict:
         raise InvalidValue(message, hint="pass the provider's id")
     _refuse_anothers_key(step, row, outcome.key)
     _make_known(step, row, outcome.key)
-    row.care = True
-    step.changed(row)
     return Verdict.DONE
 
 

@@ -148,8 +148,6 @@ function Outcomes.known_as(step, row, outcome)
   end
   Outcomes.refuse_anothers_key(step, row, outcome.key)
   Outcomes.make_known(step, row, outcome.key)
-  row.care = true
-  Step.changed(step, row)
   return 'done'
 end
 
