@@ -119,3 +119,23 @@ def test_handler_that_is_stopped_after_its_hand_over_leaves_its_job_awaiting(
     assert isinstance(outcome, Returned)
     assert outcome.then == (follow_up,)
     assert outcome.error.startswith("CancelledError")
+
+
+def test_run_that_is_lost_stays_lost_though_its_worker_stops(job: Job) -> None:
+    job.request_stop("lost")
+    job.request_stop("stop")
+    assert outcome_of_error(job, CancelledError(), {}) is None
+    assert outcome_of_return(job, "done", {}) is None
+
+
+def test_jobs_and_gates_given_while_a_hand_over_is_written_follow_the_next_outcome(
+    job: Job, follow_up: NewJob
+) -> None:
+    job.then(follow_up)
+    written = job.handing_over(None, "1m")
+    later = follow_up.changed(id="later")
+    job.follow((later,), (CLOSING,))
+    job.settled_by(written, Verdict.DONE)
+    outcome = outcome_of_return(job, None, {})
+    assert isinstance(outcome, Returned)
+    assert (written.then, outcome.then, outcome.close) == ((follow_up,), (later,), (CLOSING,))

@@ -180,6 +180,17 @@ class SchedulingGroup(ConformanceGroup):
         assert reply.dead == tuple(sorted(one.id for one in expired))
         assert (await rig.new_worker().ask(5)).dead == ()
 
+    async def test_claim_that_leaves_expired_jobs_asks_for_another_at_once(self, rig: Rig) -> None:
+        for n in (1_000, 1):
+            await rig.add_many(n, expires_at=rig.clock() + 5_000)
+        good = await rig.add()
+        rig.clock.advance(5_001)
+        worker = rig.new_worker()
+        reply = await worker.ask(1)
+        assert (reply.jobs, len(reply.dead), reply.again) == ([], 1_000, True)
+        reply = await worker.ask(1)
+        assert ([one.id for one in reply.jobs], len(reply.dead)) == ([good.id], 1)
+
     async def test_job_that_started_once_never_expires(self, rig: Rig) -> None:
         job = await rig.add(expires_at=rig.clock() + 5_000)
         await rig.worker.take_and_report(Failed, after_ms=9_000)
