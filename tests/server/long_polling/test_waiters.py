@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from headway.contract.claims import ClaimReply
+from headway.core.errors import InvalidValue
 from headway.runtime.timing import REAL
 from headway.server.long_polling.waiters import ClaimAttempt, Waiters
 
@@ -68,3 +71,28 @@ async def test_waiter_dismissed_before_it_waits_does_not_wait() -> None:
 
     assert await line.serve(place, attempt, 20) is None
     assert line.is_idle
+
+
+async def test_claim_that_is_refused_passes_its_turn_to_the_next_waiter() -> None:
+    async def sleep(_: ClaimAttempt) -> None:
+        await asyncio.Event().wait()
+
+    line = Waiters(sleep, REAL)
+    is_waiting = asyncio.Event()
+
+    async def refused() -> ClaimAttempt:
+        await is_waiting.wait()
+        message = "the claim is not valid"
+        raise InvalidValue(message)
+
+    async def attempt() -> ClaimAttempt:
+        return used_up()
+
+    first = asyncio.ensure_future(line.serve(line.add(), refused, 20))
+    await REAL.pause(0)
+    second = asyncio.ensure_future(line.serve(line.add(), attempt, 20))
+    await REAL.pause(0)
+    is_waiting.set()
+    with pytest.raises(InvalidValue):
+        await first
+    assert await second == used_up()
