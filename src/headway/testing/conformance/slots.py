@@ -194,6 +194,16 @@ class SlotsGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert (await rig.used("line"), await rig.used("lock:a")) == (0, 1)
 
+    async def test_permit_returned_twice_in_one_request_is_counted_once(self, rig: Rig) -> None:
+        first, second = await rig.add(gates=(WIDE,)), await rig.add(gates=(WIDE,))
+        runs = await rig.worker.take(2)
+        gave = [GaveBack(run.id, run.run, gate="wide") for run in runs]
+        await rig.worker.settle(gave[0], gave[0])
+        assert (await rig.used("wide"), await rig.holders("wide")) == (1, [second.id])
+        await rig.worker.settle(gave[1], Succeeded(second.id, runs[1].run))
+        assert await rig.used("wide") == 0
+        assert await rig.states(first, second) == [State.RUNNING, State.SUCCEEDED]
+
     async def test_gate_not_held_by_the_run_is_not_given_back(self, rig: Rig) -> None:
         await rig.declare(LOCK, LINE, WIDE)
         first, second = await rig.add(gates=(WIDE,)), await rig.add(gates=(WIDE,))
