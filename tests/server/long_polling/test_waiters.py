@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from headway.contract.claims import ClaimReply
+from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.core.errors import InvalidValue
 from headway.runtime.timing import REAL
+from headway.server.long_polling.claiming import LaneSelection, LongPoll, PollClaimer
 from headway.server.long_polling.waiters import ClaimAttempt, Waiters
 
 
@@ -96,3 +98,17 @@ async def test_claim_that_is_refused_passes_its_turn_to_the_next_waiter() -> Non
     with pytest.raises(InvalidValue):
         await first
     assert await second == used_up()
+
+
+async def test_poll_that_continues_a_round_also_examines_the_flows_before_it() -> None:
+    starts: list[dict[str, int]] = []
+
+    class Empty:
+        async def claim(self, request: ClaimRequest) -> ClaimReply:
+            starts.append(dict(request.after))
+            return ClaimReply(jobs=[], now=1, lease_until=2, next_at=None)
+
+    store: Any = Empty()
+    poll = LongPoll(worker="w", wanted=LaneSelection(lanes=(("a", 1),)), after={"a": 7})
+    await PollClaimer(store, REAL).attempt(poll, ())
+    assert starts == [{"a": 7}, {}]
