@@ -50,6 +50,7 @@ NOT_OVER_HTTP = {
     "test_claim_names_the_jobs_it_finds_expired": "the server that claimed logs them",
     "test_claim_that_leaves_expired_jobs_asks_for_another_at_once": "the same",
     "test_claim_reports_its_workers_lost_jobs_that_are_dead": "the same",
+    "test_listed_jobs_have_the_trail_that_each_has": "a listing has no trail over HTTP",
     "test_key_of_a_cascade_that_ends_at_once_lasts_its_duration": "refused by the body",
     "test_maximum_number_of_gates_is_accepted": "a body has 32 at most",
     "test_gate_used_differently_than_declared_is_refused[shared]": (

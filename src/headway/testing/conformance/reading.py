@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.contract.operate import Acted
+from headway.contract.operate import Acted, Verb
 from headway.contract.outcomes import Died, Failed, HandedOver, Snoozed, Succeeded
 from headway.contract.views import (
     AuditQuery,
@@ -44,6 +44,16 @@ class ListingGroup(ConformanceGroup):
         jobs = [await rig.add(priority=9 - n % 3, lane=f"lane-{n % 2}") for n in range(23)]
         for limit in (1, 7, 23, 1000):
             assert await ids(rig, JobsQuery(limit=limit)) == [job.id for job in jobs]
+
+    async def test_listed_jobs_have_the_trail_that_each_has(self, rig: Rig) -> None:
+        jobs = [job.id for job in await rig.add_many(4)]
+        for verb in (Verb.KILL, Verb.RETRY, Verb.RUN_NOW, Verb.CANCEL):
+            await rig.act(verb, *jobs[:2])
+        await rig.act(Verb.KILL, jobs[2])
+        listed = (await rig.store.read(JobsQuery(trail=True))).rows
+        assert [len(one.trail) for one in listed] == [4, 4, 1, 0]
+        assert [one.trail for one in listed] == [(await rig.view(one)).trail for one in jobs]
+        assert {one.trail for one in (await rig.store.read(JobsQuery())).rows} == {()}
 
     async def test_page_of_large_jobs_is_short_and_the_next_ones_continue(self, rig: Rig) -> None:
         args = b'{"text":"%s"}' % (b"x" * 200_000)
