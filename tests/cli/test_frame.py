@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -52,8 +53,9 @@ def test_path_that_is_not_utf8_is_reported_as_json(headway: Headway):
 def test_path_refused_by_the_system_is_not_a_bug(headway: Headway, line: list[str]):
     headway("migrate")
     ran = headway(*line)
-    assert (ran.code, ran.out) == (2, "")
-    assert "cannot be used: File name too long" in ran.err
+    # From Python 3.14, a path that the system refuses counts as one that does not exist.
+    assert (ran.code, ran.out) in {(2, ""), (4, "")}
+    assert re.search(r"File name too long|there is no file|does not exist", ran.err)
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "koi8-r"])

@@ -113,13 +113,14 @@ from pathlib import Path
 from headway.runtime.log_file import LogFile
 
 path, how = Path(sys.argv[1]), sys.argv[2]
-handler = LogFile(path, size=100 if how == "rotated" else 100_000, keep=2)
+handler = LogFile(path, size=10 if how == "rotated" else 100_000, keep=2)
 logger = logging.getLogger()
 logger.addHandler(handler)
 logger.addHandler(logging.StreamHandler(sys.stdout))
 logger.warning("first")
 most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-resource.setrlimit(resource.RLIMIT_FSIZE, (120, most))
+# Less than any warning about the file needs, however short its path is.
+resource.setrlimit(resource.RLIMIT_FSIZE, (20, most))
 for number in range(3):
     logger.warning("%d" + "x" * 150, number)
 if how == "moved":

@@ -141,7 +141,8 @@ class App:
         """Declare a kind of work by its handler, as `@app.job` or `@app.job(...)` with options."""
 
         def declare(fn: Callable[..., Any]) -> Kind:
-            if not inspect.isroutine(fn):
+            # From Python 3.14, a functools.partial counts as a routine.
+            if not (inspect.isroutine(fn) and hasattr(fn, "__name__")):
                 message = f"{fn!r:.80} is not a function"
                 raise InvalidValue(message, hint="put `@app.job` above a def or an async def")
             kind = Kind(

@@ -276,7 +276,8 @@ def read_parameters(kind: str, fn: Callable[..., object]) -> list[inspect.Parame
         hints = typing.get_type_hints(fn, include_extras=True)
     except Exception as error:  # noqa: BLE001  (an annotation may be any expression)
         message = f"the annotations of {kind!r} cannot be read: {error}"
-        raise InvalidValue(message, hint="use names that its module defines") from None
+        hint = "use names that its module defines, not only `if TYPE_CHECKING`"
+        raise InvalidValue(message, hint=hint) from None
     parameters: list[inspect.Parameter] = []
     for one in inspect.signature(fn).parameters.values():
         # A name with two underscores is positional by an older convention (PEP 484).
