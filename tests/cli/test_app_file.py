@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,34 @@ def test_file_in_a_package_is_imported_under_its_full_name(folder: Path):
     write(folder, "af_shop/kinds.py", "import headway as hw\napp = hw.App()\n")
     write(folder, "af_shop/jobs.py", "from af_shop.kinds import app\n")
     assert load_app("af_shop/jobs.py") is load_app("af_shop.kinds")
+
+
+LOGS = """
+import logging.config
+import headway as hw
+
+app = hw.App()
+logging.config.dictConfig({
+    "version": 1,
+    "handlers": {"out": {"class": "logging.StreamHandler", "stream": "ext://sys.stdout"}},
+    "root": {"handlers": ["out"]},
+})
+"""
+
+
+def test_app_that_configures_logging_does_not_disable_headways_loggers(folder: Path):
+    write(folder, "af_logs.py", LOGS)
+    code = """
+import logging
+from headway.cli.app_file import load_app
+
+headways, other = logging.getLogger("headway.worker"), logging.getLogger("other")
+load_app("af_logs.py")
+headways.warning("seen")
+other.warning("disabled as the app asked")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"seen\n", b"")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import logging
 import subprocess
 import sys
@@ -228,7 +229,7 @@ async def test_every_way_to_fail_is_logged_and_passed_to_the_hook(
     failed = asyncio.Event()
     app.on_failure(lambda _: failed.set())
 
-    if asyncio.iscoroutinefunction(handler):
+    if inspect.iscoroutinefunction(handler):
 
         async def work(job: hw.Job) -> Any:
             return await handler(job)
@@ -365,6 +366,32 @@ async def test_failing_hook_is_logged_and_changes_nothing(
         assert (await store.ends(sent.id)).state == "dead"
     assert seen == ["bad number"]
     assert "the tracker is away" in caplog.text
+
+
+async def test_failure_is_settled_even_if_the_programs_log_filter_raises(
+    app: hw.App, store: ObservedStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(record: logging.LogRecord) -> bool:
+        message = "the filter is broken"
+        raise KeyError(message)
+
+    seen: list[str] = []
+    app.on_failure(lambda failure: seen.append(failure.text))
+
+    @app.job()
+    async def work() -> None:
+        raise hw.Dead("bad number")
+
+    sent = await app.send_async(work)
+    logger = logging.getLogger("headway.worker")
+    logger.addFilter(broken)
+    try:
+        async with working(app):
+            assert (await store.ends(sent.id)).state == "dead"
+    finally:
+        logger.removeFilter(broken)
+    assert seen == ["bad number"]
+    assert "the filter is broken" in capsys.readouterr().err
 
 
 class Large:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
@@ -125,7 +126,8 @@ def _load(place: str) -> ModuleType:
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
     try:
-        return import_module(module)
+        with _loggers_enabled():
+            return import_module(module)
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module}.".startswith(f"{missing}."):
@@ -133,6 +135,25 @@ def _load(place: str) -> ModuleType:
             raise InvalidValue(message, hint=_HINT) from None
         message, hint = _explained(error, place)
         raise InvalidValue(message, hint=hint) from error
+
+
+@contextmanager
+def _loggers_enabled() -> Generator[None]:
+    """Keep Headway's loggers enabled, although the block configures logging.
+
+    By default `logging.config.dictConfig` disables all loggers that exist, and an App that calls it
+    would hide the failures of its jobs.
+    """
+    enabled = [
+        logger
+        for name, logger in logging.root.manager.loggerDict.items()
+        if name.startswith("headway.")
+        and isinstance(logger, logging.Logger)
+        and not logger.disabled
+    ]
+    yield
+    for logger in enabled:
+        logger.disabled = False
 
 
 def _package_root(path: Path) -> tuple[Path, str]:

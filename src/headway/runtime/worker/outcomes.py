@@ -316,7 +316,11 @@ class Failures:
         if failure is None:
             return
         self.count += 1
-        _log_failure(failure)
+        try:
+            _log_failure(failure)
+        except Exception:  # noqa: BLE001  (a filter or handler of the program's logging may raise anything)
+            # The run must still be settled. Python's logging reports errors of handlers like this.
+            traceback.print_exc()
         for hook in self._hooks:
             try:
                 hook(failure)
