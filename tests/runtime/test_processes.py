@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import headway as hw
 from headway.contract.operate import Verb
 from headway.contract.views import GatesQuery, JobsQuery
 from headway.runtime.timing import Timing
+from headway.runtime.worker.processes import Processes
 from tests.runtime import process_slow
 from tests.runtime.observed_store import LIMIT, ObservedStore, beat_soon, soon, working
 
@@ -215,6 +217,20 @@ async def test_handler_in_a_process_is_killed_and_its_job_returned_if_all_tasks_
     view = await store.job(sent.id)
     assert running.cancelled()
     assert (view.state, view.runs[0].outcome) == ("waiting", "released")
+
+
+def test_idle_processes_are_all_asked_to_end_before_one_is_waited_for() -> None:
+    did: list[str] = []
+
+    class Idle:
+        def __init__(self, name: str) -> None:
+            self.pipe = SimpleNamespace(close=lambda: did.append(f"ask {name}"))
+            self.end = lambda: did.append(f"wait {name}")
+
+    processes: Any = Processes()
+    processes._waiting = [Idle("a"), Idle("b")]
+    processes.close()
+    assert did == ["ask a", "ask b", "wait a", "wait b"]
 
 
 async def test_handler_that_a_process_could_not_import_is_refused(app: hw.App) -> None:

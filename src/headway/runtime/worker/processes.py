@@ -112,6 +112,9 @@ class Processes:
             working = list(self._working.values())
         for process in working:
             process.process.kill()
+        # All are asked to end before the first is waited for, because this blocks the event loop.
+        for process in resting:
+            process.pipe.close()
         for process in resting:
             process.end()
 
