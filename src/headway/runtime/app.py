@@ -50,7 +50,7 @@ from headway.runtime.inserting import (
     send_in_steps,
 )
 from headway.runtime.job import Job
-from headway.runtime.kind import NOOP, Kind
+from headway.runtime.kind import NOOP, HandlerParameters, HandlerValue, Kind
 from headway.runtime.kind_options import JobOptions, KindOptions, read_options
 from headway.runtime.signals import SignalOptions, read_signal
 from headway.runtime.sources import RowsFunction, Source, SourceOptions, SourceSync
@@ -132,10 +132,16 @@ class App:
         return tuple(lanes) or (self._noop.lane,)
 
     @overload
-    def job(self, fn: Callable[..., Any], /) -> Kind: ...
+    def job(
+        self, fn: Callable[HandlerParameters, HandlerValue], /
+    ) -> Kind[HandlerParameters, HandlerValue]: ...
 
     @overload
-    def job(self, /, **options: Unpack[JobOptions]) -> Callable[[Callable[..., Any]], Kind]: ...
+    def job(
+        self, /, **options: Unpack[JobOptions]
+    ) -> Callable[
+        [Callable[HandlerParameters, HandlerValue]], Kind[HandlerParameters, HandlerValue]
+    ]: ...
 
     def job(self, fn: Callable[..., Any] | None = None, /, **options: Unpack[JobOptions]) -> object:
         """Declare a kind of work by its handler, as `@app.job` or `@app.job(...)` with options."""

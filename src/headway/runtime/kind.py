@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
+from typing_extensions import ParamSpec
+from typing_extensions import TypeVar as DefaultTypeVar
 from uuid_utils import uuid7
 
 from headway.core.duration import parse_duration
@@ -28,13 +30,16 @@ from headway.runtime.kind_options import (
 from headway.runtime.timing import Timing
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+# With defaults, so that an annotation can be `Kind` alone.
+HandlerParameters = ParamSpec("HandlerParameters", default=...)
+HandlerValue = DefaultTypeVar("HandlerValue", default=Any)
 
 
 NOOP = "noop"
 """The built-in kind, whose jobs do nothing."""
 
 
-class Kind:
+class Kind(Generic[HandlerParameters, HandlerValue]):
     """One sort of work: its handlers, its gates, its policy. Calling it calls its first handler.
 
     Attributes:
@@ -47,7 +52,7 @@ class Kind:
     def __init__(
         self,
         options: KindOptions,
-        fn: Callable[..., Any],
+        fn: Callable[HandlerParameters, HandlerValue],
         *,
         asks: Callable[..., Any] | None = None,
         reconciler: Callable[[Kind, Callable[..., Any]], str] | None = None,
@@ -90,7 +95,9 @@ class Kind:
         self._fixed = None if any(map(placeholders, filter(None, named))) else named
         self._policy: JobPolicy | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  (whatever the handler takes and returns)
+    def __call__(
+        self, *args: HandlerParameters.args, **kwargs: HandlerParameters.kwargs
+    ) -> HandlerValue:
         """Call the first handler as a plain function, for its own tests."""
         return self._fn(*args, **kwargs)
 
