@@ -259,6 +259,8 @@ async def test_gated_job_of_a_poll_is_given_back_if_the_claim_comes_late(
     view = await far.store.read(JobQuery(id=job))
     assert view is not None
     assert (view.state, len(reply.jobs)) == (state, int(state is State.RUNNING))
+    # The rest of the second in which it must start.
+    assert [one.policy.start_within_ms for one in reply.jobs] == [600] * len(reply.jobs)
 
 
 async def test_unwanted_job_is_given_back_after_a_moment(

@@ -179,8 +179,18 @@ class WorkerPoller:
         jobs: list[Claimed] = []
         stale: list[Claimed] = []
         for one in kept:
+            age_ms = 1000 * (now_s - self._store_time.earliest(one.reply.now, one.received))
             for job in one.reply.jobs:
-                (stale if self._is_stale(job, one, now_s) else jobs).append(job)
+                within_ms = job.policy.start_within_ms
+                if job.gated and age_ms > within_ms / 2:
+                    stale.append(job)
+                elif job.gated:
+                    # The worker counts from now.
+                    left_ms = max(1, int(within_ms - age_ms))
+                    policy = replace(job.policy, start_within_ms=left_ms)
+                    jobs.append(job._replace(policy=policy))
+                else:
+                    jobs.append(job)
         lowest = min((one.number for one in kept), default=number)
         self._answered.append((request.request, number, min(lowest, number)))
         if stale:
@@ -201,13 +211,6 @@ class WorkerPoller:
         now = one.reply.now + kept_ms
         left_ms = one.reply.lease_until - one.reply.now - whole_ms
         return replace(one.reply, jobs=[], now=now, lease_until=now + left_ms, next_at=now)
-
-    def _is_stale(self, job: Claimed, one: PollResult, now_s: float) -> bool:
-        """Return whether a gated job would reach its handler too late."""
-        if not job.gated:
-            return False
-        claimed_s = self._store_time.earliest(one.reply.now, one.received)
-        return 1000 * (now_s - claimed_s) > job.policy.start_within_ms / 2
 
     def _start(self, request: ClaimRequest) -> asyncio.Task[None]:
         self._highest = number = self._highest + 1
