@@ -100,6 +100,7 @@ def test_generator_cannot_be_a_handler(app: hw.App) -> None:
         lambda app: app.importer("rows")(3),
         lambda app: app.source()(3),
         lambda app: app.source(3),
+        lambda app: app.source()(partial(tuple)),
         lambda app: app.source()(tuple).in_flight(3),
         lambda app: app.job(reconcile=3)(plain),
         lambda app: app.job(reconcile=None)(plain),

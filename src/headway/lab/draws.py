@@ -91,7 +91,8 @@ class Argument:
         if self.column:
             if self.column not in row:
                 message = f"the row has no field {self.column!r}"
-                raise InvalidValue(message, hint=f"it has {', '.join(map(str, row))}")
+                named = ", ".join(map(str, row)) or "no fields, because its jobs are from no file"
+                raise InvalidValue(message, hint=f"it has {named}")
             return row[self.column]
         return self.value
 

@@ -391,7 +391,7 @@ class Source:
             InvalidValue: an option is not valid.
         """
         refuse_unknown(options, SourceOptions, "a source has no option")
-        self.name = check_name("source", options.get("name") or pending.__name__)
+        self.name = check_name("source", options.get("name") or getattr(pending, "__name__", ""))
         self.every_ms = parse_duration(options.get("every", "1m"))
         if self.every_ms < 1_000:
             message = f"the source {self.name!r} is scanned every {self.every_ms} ms"
