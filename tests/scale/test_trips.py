@@ -479,6 +479,19 @@ async def test_lanes_gates_and_workers_are_read_together(here: Site, n: int) -> 
     assert not (await looked(AuditQuery(), 12)).differences
 
 
+@pytest.mark.parametrize("n", SIZES)
+async def test_audit_counts_the_starts_of_rates_together(here: Site, n: int) -> None:
+    await here.declare(PACE)
+    jobs = [here.new(here.use(PACE)) for _ in range(n)]
+    await here.add(jobs)
+    assert len(await here.take(n)) == n
+
+    async def work() -> None:
+        assert not (await here.store.read(AuditQuery())).differences
+
+    assert await trips(work) <= 12
+
+
 async def test_refused_signal_fails_alone(here: Site) -> None:
     jobs = await here.awaiting(8, LINES)
     events = [final(job) for job in jobs]

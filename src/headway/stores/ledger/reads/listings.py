@@ -192,7 +192,10 @@ class _Audit:
 
     def _gates(self, after: str) -> str | None:
         rows = self.ledger.gates.page(after, max(1, self.left))
-        holders = self.ledger.permits.at([row.name for row in rows], 0)
+        names = [row.name for row in rows]
+        holders = self.ledger.permits.at(names, 0)
+        # A store counts the starts of all rates that it has loaded together.
+        self.ledger.gates.load(names)
         for row in rows:
             self._gate(row, *holders.get(row.name, NO_HOLDERS)[:2])
         sums = self.ledger.permits.sums(after, max(1, self.left))
