@@ -138,8 +138,8 @@ def _waiting(job: JobView, now: int) -> _Row:
 def _dead(job: JobView, now: int) -> _Row:
     ended = "" if job.finished_at is None else _away(job.finished_at, now)
     line = next(iter((job.error or job.reason).splitlines()), "")
-    # Masked first, so that no secret is cut where it is not recognized any more.
-    error = hidden_text(line[: 2 * MOST_ERROR])[:MOST_ERROR]
+    # Masked first, because a secret that is cut may not be recognized any more.
+    error = hidden_text(line[: 20 * MOST_ERROR])[:MOST_ERROR]
     return _Row(job.id, (job.kind, job.lane, ended, str(job.attempt), error, job.id[-SHORT_ID:]))
 
 
