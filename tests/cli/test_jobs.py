@@ -46,6 +46,19 @@ def test_listing_continues_from_its_cursor(headway: Headway):
     assert found == ids
 
 
+def test_pages_without_a_job_are_passed_over(headway: Headway, monkeypatch: pytest.MonkeyPatch):
+    enqueue(*(new_job() for _ in range(11)))
+    (later,) = enqueue(new_job(due_at=4_000_000_000_000))
+    monkeypatch.setattr("headway.stores.ledger.paging.MOST_EXAMINED", 2)
+    found = headway("jobs", "--state", "scheduled", "--json").document
+    assert ([job["id"] for job in found["jobs"]], found["cursor"]) == ([later], None)
+    monkeypatch.setattr("headway.cli.commands.jobs.MOST_EMPTY", 3)
+    listed = headway("jobs", "--state", "scheduled")
+    assert "no jobs among those looked at" in listed.err
+    rest = headway("jobs", "--state", "scheduled", "--cursor", listed.err.split()[-1])
+    assert later in rest.out
+
+
 def test_page_with_a_successor_says_how_to_continue(headway: Headway):
     enqueue(*(new_job() for _ in range(3)))
     assert "--cursor " in headway("jobs", "--limit", "2").err

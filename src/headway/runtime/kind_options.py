@@ -63,8 +63,8 @@ class JobOptions(TypedDict, total=False):
         on_deadline: state after a hand-over that gets no signal in time: "dead" or "retry".
         reconcile: function that queries the provider about a job that has been awaiting too long.
         reconcile_within: time limit for that query, after which the deadline decides.
-        on_final: kind of a job that is created in the same step in which a job becomes final; it has
-            the lane, retries, timeout, retention and `on_final` of its kind.
+        on_final: kind of a job that is created in the same step in which a job becomes final; it
+            has the lane, retries, timeout, retention and `on_final` of its kind.
         on_final_states: final states that trigger `on_final`; only "dead" by default.
         keep: how long a final job is kept.
         key_for: how long its key stays taken after the job is final.

@@ -20,6 +20,8 @@ from headway.server.finding import underway_jobs
 
 app = new_command()
 
+MOST_EMPTY = 40
+"""Pages without a job that are passed over; each examines up to 5,000 jobs."""
 _COLUMNS = ("ID", "KIND", "LANE", "TENANT", "SUBJECT", "STATE", "DUE", "TRY", "REASON")
 
 
@@ -74,9 +76,13 @@ def jobs(  # noqa: PLR0913, PLR0917  (one for each option)
 async def _page(store: Store, query: JobsQuery) -> Page[JobView]:
     page = await store.read(query)
     begins = query.cursor is None and query.key is None and query.subject is None
-    if page.rows or page.cursor is None or not begins:
-        return page
-    return replace(page, rows=tuple(await underway_jobs(store, query)))
+    if not page.rows and page.cursor is not None and begins:
+        page = replace(page, rows=tuple(await underway_jobs(store, query)))
+    for _ in range(MOST_EMPTY):
+        if page.rows or page.cursor is None:
+            break
+        page = await store.read(replace(query, cursor=page.cursor))
+    return page
 
 
 def _row(session: CommandSession, job: JobView) -> list[str]:
