@@ -16,6 +16,7 @@ from headway.runtime.timing import Timing
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from headway.testing.faulty import StoreProxy
+from tests.runtime.observed_store import LIMIT
 
 MINUTE_MS = 60_000
 Reply = TypeVar("Reply")
@@ -166,7 +167,9 @@ async def test_worker_until_idle_awaits_its_outcomes_whose_follow_ups_can_start(
         job.then(follow_up)
 
     await app.send_async(first)
-    await app.worker(until_idle=True).run()
+    # Otherwise the store would wait for a claim of a worker that has stopped.
+    async with asyncio.timeout(LIMIT):
+        await app.worker(until_idle=True).run()
     done = await app.find_async(follow_up.id)
     assert done is not None
     assert done.result == b"42"
