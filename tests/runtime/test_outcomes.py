@@ -7,51 +7,18 @@ from asyncio import CancelledError
 import pytest
 
 import headway as hw
-from headway.contract.claims import Claimed
-from headway.contract.outcomes import Closing, Died, Failed, Outcome, Returned, Snoozed, Verdict
-from headway.core.job import DEFAULT_POLICY, NewJob
+from headway.contract.outcomes import Closing, Died, Failed, Returned, Snoozed, Verdict
+from headway.core.job import NewJob
 from headway.runtime.job import Job, Stop
 from headway.runtime.worker.outcomes import outcome_of_error, outcome_of_return
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import JobFactory
-
-
-class NoContext:
-    """For jobs that write nothing while their handler runs."""
-
-    def signal_url(self, ref: str) -> str | None:
-        raise AssertionError(ref)
-
-    async def write(self, outcome: Outcome) -> Verdict:
-        raise AssertionError(outcome)
-
-    def write_from_thread(self, outcome: Outcome) -> Verdict:
-        raise AssertionError(outcome)
-
-    def note_progress(self, job: str, run: int, data: bytes) -> None:
-        raise AssertionError(job, run, data)
+from tests.runtime.claimed import NoContext, claimed
 
 
 @pytest.fixture
 def job() -> Job:
-    claimed = Claimed(
-        id="job 1",
-        run=3,
-        attempt=2,
-        kind="call",
-        stage="",
-        lane="main",
-        tenant="",
-        subject=None,
-        args=b"{}",
-        priority=512,
-        due_at=0,
-        policy=DEFAULT_POLICY,
-        gated=False,
-        members={},
-        candidate="",
-    )
-    return Job(claimed, NoContext())
+    return Job(claimed(1)._replace(run=3, attempt=2, kind="call"), NoContext())
 
 
 @pytest.fixture

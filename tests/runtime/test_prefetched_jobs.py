@@ -10,7 +10,6 @@ import pytest
 
 import headway as hw
 from headway.contract.claims import Claimed
-from headway.core.job import DEFAULT_POLICY
 from headway.lab.virtual_time import VirtualLoop, VirtualTiming, run_virtually
 from headway.runtime.timing import Timing, pause
 from headway.runtime.worker.claimer import CHECKS_KEPT, PrefetchSize, Surplus
@@ -18,26 +17,7 @@ from headway.runtime.worker.handler_slot import ReadyQueue
 from headway.runtime.worker.lease import Held, Lease, StoreTime
 from headway.runtime.worker.settler import Settler
 from headway.stores import open_store
-
-
-def claimed(number: int, *, gated: bool = False) -> Claimed:
-    return Claimed(
-        id=f"job {number}",
-        run=number,
-        attempt=1,
-        kind="noop",
-        stage="",
-        lane="main",
-        tenant="",
-        subject=None,
-        args=b"{}",
-        priority=512,
-        due_at=0,
-        policy=DEFAULT_POLICY,
-        gated=gated,
-        members={},
-        candidate="",
-    )
+from tests.runtime.claimed import claimed
 
 
 class NoStore:

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 import headway as hw
-from headway.contract.claims import Claimed, ClaimRequest
+from headway.contract.claims import ClaimRequest
 from headway.contract.outcomes import HandedOver, SettleRequest
 from headway.contract.signals import Decided, Signal
-from headway.core.job import DEFAULT_POLICY, FollowUp, JobPolicy, NewJob, derived_id
+from headway.core.job import FollowUp, JobPolicy, NewJob, derived_id
 from headway.runtime.job import Job
 from headway.runtime.reconciliation import Awaited, reconcile
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
-from tests.runtime.test_outcomes import NoContext
+from tests.runtime.claimed import NoContext, claimed
 
 PHONED = NewJob(
     id=derived_id("reconciling", 1),
@@ -50,11 +50,8 @@ async def asked(
         return hw.Unknown()
 
     args = b'{"job": "%b", "run": %d}' % (PHONED.id.encode(), run)
-    claimed = Claimed(
-        derived_id("reconciling", 2), 1, 1, "ask", "", lane, tenant, None, args, 512, 0,
-        DEFAULT_POLICY, gated=False, members={}, candidate="",
-    )  # fmt: skip
-    await reconcile(Job(claimed, NoContext()), store, ask, {})
+    asking = claimed(1)._replace(kind="ask", lane=lane, tenant=tenant, args=args)
+    await reconcile(Job(asking, NoContext()), store, ask, {})
     return runs
 
 
