@@ -22,6 +22,9 @@ RECENT = 5
 EARLIER = 2
 """Number of earlier revisions of an entry that may have created the job of such a fire: switching
 an entry off and on creates two."""
+LEEWAY_MS = 60_000
+"""How much older than the record of its entry a fire may be, such as one of the moment of its
+declaration."""
 NOT_FIRED = frozenset({State.SCHEDULED, State.CANCELLED})
 
 
@@ -33,7 +36,10 @@ async def last_fires(store: Store, entries: Iterable[EntryView], now: int) -> di
     """
     fired = [one for one in entries if one.last_fired is not None]
     recent = [
-        (one, latest_fires(one.spec.schedule, one.first_seen_at - 1, now, RECENT)) for one in fired
+        (one, latest_fires(one.spec.schedule, one.first_seen_at - LEEWAY_MS, until, RECENT))
+        for one in fired
+        # While nothing creates fires, the latest ones that exist are older.
+        for until in [now if one.last_fired is None else min(now, one.last_fired)]
     ]
     ids = [id_ for entry, moments in recent for id_ in fire_ids(entry, moments)]
     found: dict[str, int] = {}
