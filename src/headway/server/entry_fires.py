@@ -34,12 +34,11 @@ async def last_fires(store: Store, entries: Iterable[EntryView], now: int) -> di
     Fires that are in the future, folded, or dropped by an edit do not count. An entry's
     `last_fired` is not the same: it is the time up to which all fires have been created.
     """
-    fired = [one for one in entries if one.last_fired is not None]
+    # While nothing creates fires, the latest ones that exist are older than the latest moments.
+    fired = [(one, min(now, one.last_fired)) for one in entries if one.last_fired is not None]
     recent = [
         (one, latest_fires(one.spec.schedule, one.first_seen_at - LEEWAY_MS, until, RECENT))
-        for one in fired
-        # While nothing creates fires, the latest ones that exist are older.
-        for until in [now if one.last_fired is None else min(now, one.last_fired)]
+        for one, until in fired
     ]
     ids = [id_ for entry, moments in recent for id_ in fire_ids(entry, moments)]
     found: dict[str, int] = {}
@@ -48,7 +47,7 @@ async def last_fires(store: Store, entries: Iterable[EntryView], now: int) -> di
     kept = {job.entry for job in jobs}
     left = {
         (one.spec.job.lane, one.spec.job.kind)
-        for one in fired
+        for one, _ in fired
         if one.spec.name not in found and (one.spec.name in kept or _may_have_earlier(one))
     }
     started = tuple(state for state in State if state not in NOT_FIRED)
