@@ -370,6 +370,19 @@ def test_job_is_found_at_its_new_time_when_only_that_changed(lua: Snippets) -> N
     assert lua.call("Jobs.purgeable", 9) == [row.id]
 
 
+def test_unfit_job_parked_by_an_earlier_version_is_put_back(lua: Snippets) -> None:
+    pair = Pair(lua, 9)
+    row = pair.new()
+    # Without an amount, as versions that did not order unfit jobs left it.
+    row.state, row.parked_at, row.unfit, row.ticket_amount = State.PARKED, "gate", True, 0
+    lua.call("Jobs.insert", [pair.sent(row)])
+    assert lua.call("Jobs.unfit_at", "gate", 1, 9) == [row.id]
+    row.unfit = False
+    lua.call("Jobs.save", [pair.sent(row)])
+    assert lua.call("Jobs.unfit_at", "gate", 1, 9) == []
+    assert lua.call("Jobs.parked_ids", "gate", row.flow + 1, 9) == [row.id]
+
+
 @pytest.mark.parametrize("ticket", [None, "gate"])
 @pytest.mark.parametrize("gated", [False, True])
 def test_started_job_does_not_expire(lua: Snippets, gated: bool, ticket: str | None) -> None:

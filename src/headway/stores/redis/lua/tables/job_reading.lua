@@ -132,7 +132,7 @@ function JobReading.filed(raw, id)
     expires_at = rest.expires_at,
     run = run,
     ticket = rest.ticket,
-    ticket_amount = rest.ticket_amount,
+    ticket_amount = rest.ticket_amount or 0,
     parked_at = rest.parked_at,
     unfit = flags % 8 >= 4,
     worker = worker > 0 and sub(raw, 80, 79 + worker) or nil,
