@@ -203,9 +203,17 @@ def lookups(plan: dict[str, Any]) -> set[tuple[str, str | None, bool]]:
     }
 
 
+ENDED = """
+UPDATE headway.job SET state = CASE WHEN seq % 50 = 0 THEN 3 ELSE 5 END,
+    worker = CASE WHEN seq % 50 = 0 THEN 1 END
+"""
+"""Most jobs of a store have ended, and one worker holds the others."""
+
+
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
-def test_statistics_of_empty_tables_change_no_plan(
-    fast_postgres_server: PostgresServer | GivenPostgres, mode: str
+@pytest.mark.parametrize("ended", [0, 20_000])
+def test_statistics_of_empty_tables_or_ended_jobs_change_no_plan(
+    fast_postgres_server: PostgresServer | GivenPostgres, mode: str, ended: int
 ) -> None:
     """A table such as that of permits is often empty when the server analyzes it."""
     found: list[dict[str, set[tuple[str, str | None, bool]]]] = []
@@ -214,9 +222,13 @@ def test_statistics_of_empty_tables_change_no_plan(
             options = parse_url(url)
             with psycopg.connect(options.conninfo, autocommit=True, prepare_threshold=None) as db:
                 ensure_schema(db, options)
+                if ended:
+                    db.execute(FILL, (ended,))
+                    db.execute(ENDED)
                 if looked:
                     db.execute("VACUUM ANALYZE")
-                db.execute(FILL, (1_000,))
+                if not ended:
+                    db.execute(FILL, (1_000,))
                 db.execute(setting(options, local=False).encode())
                 every = statements("@").items()
                 found.append({name: lookups(plan(db, text, mode)) for name, text in every})

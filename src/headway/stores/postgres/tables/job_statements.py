@@ -262,7 +262,7 @@ held AS (
     UNION ALL (
         SELECT job.id FROM @job AS job
         WHERE state IN (3, 4) AND worker IS NULL AND job.id > $1::uuid
-        ORDER BY job.id LIMIT $2))
+        ORDER BY job.worker, job.id LIMIT $2))
 SELECT id::text FROM held ORDER BY held.id LIMIT $2
 """,
     of("held"),
