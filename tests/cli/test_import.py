@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -182,9 +182,39 @@ def test_author_that_no_store_accepts_is_refused_before_any_job_is_created(
     assert headway("jobs", "--json").document["jobs"] == []
 
 
+def test_byte_order_mark_of_a_file_is_passed_over(headway: Headway, folder: Path):
+    write(folder, "\ufeff" + json.dumps({"phone": "1"}), {"phone": "2"})
+    assert bring_in(headway).out == "2 rows, 2 jobs made\n"
+
+
 def test_many_rows_are_imported_in_steps(headway: Headway, folder: Path):
     write(folder, *({"phone": str(n), "more": n % 3} for n in range(2000)))
     assert bring_in(headway).out == "2000 rows, 3999 jobs made\n"
+
+
+async def test_large_rows_are_imported_in_smaller_steps():
+    """A step of 1,000 jobs with 900 kB each was too large for Redis and for servers."""
+    steps: list[int] = []
+
+    class Counted(MemoryStore):
+        async def enqueue(self, jobs: Sequence[hw.NewJob]) -> list[hw.Sent]:
+            steps.append(sum(len(job.args) for job in jobs))
+            return await super().enqueue(jobs)
+
+    store, app = Counted(FakeClock()), hw.App("memory://")
+
+    @app.job
+    async def call(text: str) -> None: ...
+
+    def calls(row: str) -> list[hw.NewJob]:
+        return [call.make(text=row)]
+
+    rows = [b'"%s"' % (b"x" * 900_000)] * 20
+    tally = await Import(store, calls, "ada", lambda _: None).run(rows, lambda *_: None)
+    await store.close()
+    assert (tally.rows, tally.created) == (20, 20)
+    assert max(steps) < 8_000_000
+    assert len(steps) == 3
 
 
 @pytest.mark.parametrize(

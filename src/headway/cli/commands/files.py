@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import uuid
+from codecs import BOM_UTF8
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -139,6 +140,10 @@ def export(
 _HINT = "return a list of jobs from kind.make(...), or yield them; async functions do not work"
 
 
+STEP_BYTES = 8_000_000
+"""Size of the arguments above which a step gets fewer rows: a server limits a request."""
+
+
 class RefusedRow(NamedTuple):
     """A row that created no jobs.
 
@@ -199,7 +204,7 @@ class Import:
         self.tally = _Tally()
 
     async def run(self, lines: Iterable[bytes], meter: Meter) -> _Tally:
-        """Import all rows, up to a thousand jobs per step; a row's jobs are created atomically.
+        """Import all rows, up to 1000 jobs or 8 MB per step; a row's jobs are created atomically.
 
         After an error of the store, `tally` has the result so far. Repeating an import does not
         duplicate jobs to which the importer gives a key or an id.
@@ -207,24 +212,27 @@ class Import:
         Args:
             lines: The lines of the file, each a JSON value.
         """
-        size = 0
-        jobs = 0
+        size = jobs = held = 0
         for number, line in enumerate(lines, start=1):
             size += len(line)
             row = self._read(number, line)
             if row is None:
                 continue
-            if jobs + len(row.jobs) > MAX_BATCH:
+            large = sum(len(job.args) for job in row.jobs)
+            if jobs + len(row.jobs) > MAX_BATCH or held + large > STEP_BYTES:
                 await self._flush()
-                jobs = 0
+                jobs = held = 0
             self._waiting.append(row)
             jobs += len(row.jobs)
+            held += large
             meter(size)
         await self._flush()
         self.tally.refused.sort()
         return self.tally
 
     def _read(self, number: int, line: bytes) -> _Row | None:
+        if number == 1:
+            line = line.removeprefix(BOM_UTF8)
         if not line.strip():
             return None
         self.tally.rows += 1
