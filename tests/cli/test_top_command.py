@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -206,6 +207,20 @@ def test_real_terminal_shows_the_store_pauses_a_lane_and_quits(kind: str, new_ur
     assert COLOUR.search(first) is None
     (lane,) = with_store(lambda store: store.read(LanesQuery(names=("mail",))), url)
     assert lane.paused
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_leaves_the_terminal_as_it_was(number: signal.Signals):
+    seed()
+    with terminal("top", "--store", URL) as (screen, process):
+        screen.until("mail")
+        screen.press("")
+        process.send_signal(number)
+        # A terminal whose programs have ended cannot be read.
+        with pytest.raises(OSError, match="Input/output error"):
+            screen.until("nothing more")
+        assert process.wait() == 0
+    assert "\x1b[?1049l" in screen.drawn
 
 
 @pytest.mark.slow

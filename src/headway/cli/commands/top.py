@@ -28,6 +28,7 @@ from headway.client.address import is_server, read_address
 from headway.contract.store import Store
 from headway.contract.views import JobView
 from headway.core.errors import InvalidValue
+from headway.runtime.event_loop import on_signals
 from headway.runtime.records import Record, job_record, record
 
 Result = TypeVar("Result")
@@ -86,6 +87,8 @@ def top(
             author=session.author(None),
             clock=session.clock,
         )
+        # Otherwise a signal would leave the terminal as the screen has set it.
+        on_signals(lambda _: screen.exit())
         await screen.run_async()
         return screen.return_code
 
