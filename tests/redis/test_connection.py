@@ -15,6 +15,7 @@ from headway.contract.signals import Signal, SignalKind
 from headway.contract.views import JobQuery, JobsQuery
 from headway.core.errors import (
     OutcomeUnknown,
+    PayloadTooLarge,
     SchemaMismatch,
     StoreError,
     StoreFull,
@@ -22,7 +23,7 @@ from headway.core.errors import (
     StoreUnavailable,
 )
 from headway.core.state import State
-from headway.stores.redis import pool
+from headway.stores.redis import calls, pool
 from headway.stores.redis.link import Link, LoopLink, NotSentError, ReplyLostError, packed
 from headway.stores.redis.options import Address, parse_url
 from headway.stores.redis.scripts import script
@@ -106,6 +107,19 @@ def test_caller_cancelled_while_connecting_leaves_no_connection_open(
     asyncio.run(store.close())
     # Connections that were not closed are reported here, and a warning is an error.
     gc.collect()
+
+
+async def test_call_larger_than_a_server_accepts_is_refused_and_not_repeated(
+    redis_server: RedisServer | GivenRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "MOST_BYTES", 100_000)
+    store = opened(new_url(redis_server.url))
+    with pytest.raises(PayloadTooLarge, match="too large for Redis"):
+        await store.enqueue([new_job(args=b'"%s"' % (b"x" * 60_000)) for _ in range(2)])
+    small = new_job()
+    assert (await store.enqueue([small]))[0].created
+    assert len((await store.read(JobsQuery())).rows) == 1
+    await store.close()
 
 
 async def test_closed_store_is_refused(redis_server: RedisServer | GivenRedis) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from threading import Lock
 
-from headway.core.errors import OutcomeUnknown
+from headway.core.errors import OutcomeUnknown, PayloadTooLarge
 from headway.stores.ledger.calls import running_loop
 from headway.stores.redis.failures import is_transient, reply_lost
 from headway.stores.redis.link import (
@@ -24,6 +24,8 @@ from headway.stores.redis.timing import monotonic
 
 ARGUMENTS = 5
 """Number of arguments of each call; see base/run.lua."""
+MOST_BYTES = 512 * 1024 * 1024
+"""Maximum size of a call: a server closes the connection of a larger one."""
 
 
 _LinkKey = tuple[asyncio.AbstractEventLoop, bool]
@@ -61,6 +63,7 @@ class Calls:
             OutcomeUnknown: the server did not reply.
             StoreError: the server failed; nothing was written.
             InvariantBroken: the script failed because of a bug.
+            PayloadTooLarge: the call is larger than a server accepts; nothing was written.
         """
         payload = self.packed(script, arguments)
         try:
@@ -80,8 +83,16 @@ class Calls:
         return await asyncio.to_thread(self.pool.run, script, payload, asked)
 
     def packed(self, script: Script, arguments: tuple[bytes, ...]) -> bytes:
-        """Return the encoded call of a script."""
-        return self._head(script) + packed_words(arguments)
+        """Return the encoded call of a script.
+
+        Raises:
+            PayloadTooLarge: it is larger than a server accepts.
+        """
+        payload = self._head(script) + packed_words(arguments)
+        if len(payload) > MOST_BYTES:
+            message = f"a call of {len(payload)} bytes is too large for Redis"
+            raise PayloadTooLarge(message, hint=f"at most {MOST_BYTES}; pass fewer jobs at once")
+        return payload
 
     async def _call_on(self, link_key: _LinkKey, link: LoopLink, payload: bytes) -> bytes | None:
         try:
