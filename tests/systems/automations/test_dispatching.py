@@ -30,7 +30,7 @@ from headway.contract.views import (
     StatsQuery,
     TimetableQuery,
 )
-from headway.core.errors import StoreUnavailable
+from headway.core.errors import StoreUnavailable, UnknownJob
 from headway.core.state import State
 from headway.core.timetable.schedule import format_schedule
 from headway.runtime.chores import TimetableChore
@@ -43,7 +43,7 @@ from headway.stores.memory import MemoryStore
 from headway.systems.automations import make, session
 from headway.systems.automations.dispatcher import Dispatcher
 from headway.systems.automations.folders import Folders
-from headway.systems.automations.reports import health, listing
+from headway.systems.automations.reports import health, listing, session_of
 from headway.systems.automations.runner import SessionRunner
 from headway.systems.automations.session import AutomationSession, End
 from headway.testing.clock import FakeClock
@@ -906,6 +906,82 @@ async def test_entry_keeps_its_newest_session_though_another_has_had_a_thousand_
         rows = {row["id"]: row for row in await listing(app.store, dispatcher)}
         assert rows["weekly"]["session_id"] == f"cron:weekly:{weekly}"
         assert rows["busy"]["session_id"] == f"cron:busy:{busy[-1].id}"
+
+
+async def test_listing_reads_the_old_sessions_of_a_repository_once(tmp_path, monkeypatch):
+    file = tmp_path / "automations.toml"
+    shared = [entry(f"weekly{n}", tmp_path / "one") for n in range(3)]
+    file.write_text("".join([*shared, entry("busy", tmp_path / "two")]))
+    dispatcher = Dispatcher(file=file, folders=Folders(root=tmp_path / "state"), lease_ms=60_000)
+    app = App("memory://")
+    dispatcher.declare(app)
+    dispatcher.read()
+    async with app:
+        weekly = [await dispatcher.run_now(app.store, f"weekly{n}") for n in range(3)]
+        busy = [dispatcher._job(dispatcher.find("busy")) for _ in range(1_000)]
+        await app.store.enqueue(busy)
+        read, queries = app.store.read, list[Any]()
+
+        async def recorded(query: Any) -> Any:
+            queries.append(query)
+            return await read(query)
+
+        monkeypatch.setattr(app.store, "read", recorded)
+        rows = {row["id"]: row for row in await listing(app.store, dispatcher)}
+        found = [rows[f"weekly{n}"]["session_id"] for n in range(3)]
+        assert found == [f"cron:weekly{n}:{id_}" for n, id_ in enumerate(weekly)]
+        assert len([one for one in queries if getattr(one, "subject", None)]) == 1
+        queries.clear()
+        with pytest.raises(UnknownJob, match="busy"):
+            await session_of(app.store, dispatcher, "busy")
+        assert [one for one in queries if getattr(one, "subject", None)] == []
+
+
+async def test_end_of_a_session_is_counted_though_the_worker_stops_its_handler(
+    tmp_path, repository, monkeypatch
+):
+    """The job has ended, so the next heartbeat stops the handler, whatever it waits for."""
+    file = tmp_path / "automations.toml"
+    file.write_text(entry("a", repository))
+    one = Dispatcher(file=file, folders=Folders(root=tmp_path / "state"), lease_ms=60_000)
+    one.read()
+    of = session.AutomationSession(id="cron:a:b", automation=one.find("a"), run=1)
+
+    async def run(*_: object) -> object:
+        return of, End(reason="exit", status=3)
+
+    async def stopped(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(one.runner, "run", run)
+    monkeypatch.setattr(one, "_apply_end", stopped)
+    job: Any = None
+    with pytest.raises(asyncio.CancelledError):
+        await one.work(MemoryStore(), job, "a", one.find("a").repository.key)
+    assert one.runner.counts.errors == 1
+
+
+async def test_end_of_a_session_reads_no_other_entry(tmp_path, monkeypatch):
+    file = tmp_path / "automations.toml"
+    file.write_text("".join(entry(name, tmp_path / name) for name in "abc"))
+    one = Dispatcher(file=file, folders=Folders(root=tmp_path / "state"), lease_ms=60_000)
+    app = App("memory://")
+    one.declare(app)
+    one.read()
+    async with app:
+        await one.sync(app.store)
+        entries = app.store.read
+        found: list[str] = []
+
+        async def recorded(query: Any) -> Any:
+            rows = await entries(query)
+            if isinstance(query, TimetableQuery):
+                found.extend(row.spec.name for row in rows)
+            return rows
+
+        monkeypatch.setattr(app.store, "read", recorded)
+        await one._apply_end(app.store, one.find("b"), End(reason="exit", status=0))
+        assert found == ["automation:b"]
 
 
 async def test_stopping_worker_ends_its_sessions(tmp_path, repository, url):

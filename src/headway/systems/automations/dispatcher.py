@@ -237,7 +237,10 @@ class Dispatcher:
         self.applied = revision
 
     async def _define(
-        self, store: Store, items_for: Callable[[Mapping[str, EntryView], int], Sequence[Item]]
+        self,
+        store: Store,
+        items_for: Callable[[Mapping[str, EntryView], int], Sequence[Item]],
+        one: str | None = None,
     ) -> tuple[Mapping[str, EntryView], int]:
         """Apply changes that depend on the timetable and the file, unless one has changed since.
 
@@ -246,6 +249,7 @@ class Dispatcher:
 
         Args:
             items_for: returns the changes, from the entries by id, and the store's time.
+            one: id of the only entry that they depend on; None for all.
 
         Returns:
             The entries as they were at first, and the revision of the file.
@@ -253,7 +257,7 @@ class Dispatcher:
         before: Mapping[str, EntryView] | None = None
         while True:
             stats = await store.read(StatsQuery())
-            known = await entries_of(store)
+            known = await entries_of(store, one)
             before = known if before is None else before
             # Now, so that it is no older than the file that another process has applied.
             self.read()
@@ -334,7 +338,7 @@ class Dispatcher:
             return (DeclareEntry(spec=spec), off, *([] if end.permanent else [on]))
 
         if end.permanent or end.succeeded:
-            _, revision = await self._define(store, items_for)
+            _, revision = await self._define(store, items_for, one.id)
             self.read()
             if self.revision != revision:
                 # A server that applied the edit before this may have found nothing to change.
@@ -391,9 +395,10 @@ class Dispatcher:
         self.open()
         lock_timeout_ms = int(self.config.dispatcher.lock_timeout_hours * HOUR_MS)
         session, end = await self.runner.run(store, job, one, lock_timeout_ms)
+        # First: the job has ended, so the worker may stop this handler at its next heartbeat.
+        self.runner.ended(session, end)
         with suppress(StoreError):
             await self._apply_end(store, one, end)
-        self.runner.ended(session, end)
         await session.prune(self.runner.folders)
         return None
 
@@ -450,9 +455,10 @@ def first_fire(view: EntryView) -> NewJob:
     return view.spec.job.changed(id=id_, due_at=at, entry=name, fired_at=at)
 
 
-async def entries_of(store: Store) -> dict[str, EntryView]:
-    """Return the timetable's entries that come from a file, by their ids in the file."""
-    found = await store.read(TimetableQuery())
+async def entries_of(store: Store, one: str | None = None) -> dict[str, EntryView]:
+    """Return the timetable's entries that come from a file, or `one`, by their ids in the file."""
+    names = None if one is None else (ENTRY + one,)
+    found = await store.read(TimetableQuery(names=names))
     return {
         one.spec.name.removeprefix(ENTRY): one for one in found if one.spec.name.startswith(ENTRY)
     }

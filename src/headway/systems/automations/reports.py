@@ -179,11 +179,12 @@ async def sessions(store: Store, entries: Iterable[Automation] = ()) -> list[Job
     found = [*due, *(one for one in ended if one.runs)]
     if len(due) == MOST:
         seen = {_args(job).get("automation") for job in found}
-        for one in entries:
-            if one.id not in seen:
-                key = one.repository.key
-                here = await jobs_of(store, _DUE, newest=True, runs=True, repository=key)
-                found += [job for job in here if _args(job).get("automation") == one.id]
+        others = [one for one in entries if one.id not in seen]
+        names = {one.id for one in others}
+        # Each repository once, however many entries it has.
+        for key in {one.repository.key for one in others}:
+            here = await jobs_of(store, _DUE, newest=True, runs=True, repository=key)
+            found += [job for job in here if _args(job).get("automation") in names]
     # Not by creation: a fire is created ahead of time, before a session that is made due now.
     return sorted(
         found,
@@ -392,7 +393,10 @@ async def session_of(
     """
     if given.startswith("cron:"):
         return given, await store.read(JobQuery(id=given.rpartition(":")[2]))
-    for job in await sessions(store, dispatcher.config.automations.values()):
+    every = dispatcher.config.automations
+    # For an automation, only its own are looked for among old ones.
+    wanted = [every[given]] if given in every else every.values()
+    for job in await sessions(store, wanted):
         name = _args(job).get("automation", "")
         if given == job.id or (given == name and job.runs):
             return session_id(name, job.id), job
