@@ -961,6 +961,25 @@ async def test_end_of_a_session_is_counted_though_the_worker_stops_its_handler(
     assert one.runner.counts.errors == 1
 
 
+async def test_first_sessions_of_new_intervals_are_created_together(tmp_path, monkeypatch):
+    file = tmp_path / "automations.toml"
+    file.write_text("".join(entry(name, tmp_path / name) for name in "abc"))
+    one = Dispatcher(file=file, folders=Folders(root=tmp_path / "state"), lease_ms=60_000)
+    app = App("memory://")
+    one.declare(app)
+    one.read()
+    async with app:
+        enqueue, sizes = app.store.enqueue, list[int]()
+
+        async def recorded(jobs: Any) -> Any:
+            sizes.append(len(jobs))
+            return await enqueue(jobs)
+
+        monkeypatch.setattr(app.store, "enqueue", recorded)
+        await one.sync(app.store)
+        assert sizes == [3]
+
+
 async def test_end_of_a_session_reads_no_other_entry(tmp_path, monkeypatch):
     file = tmp_path / "automations.toml"
     file.write_text("".join(entry(name, tmp_path / name) for name in "abc"))

@@ -226,12 +226,16 @@ class Dispatcher:
         Disabled, invalid and permanently failed entries stay in the timetable, but do not fire.
         """
         known, revision = await self._define(store, self._items)
-        for name, view in (await entries_of(store)).items():
-            # An interval that has never fired is due at once. Its first fire is a job like any
-            # other: `Store.fire` would refuse it after a worker created the next one meanwhile.
-            new = view.revision == 1 and (name not in known or view.last_fired is None)
-            if new and view.spec.enabled and isinstance(view.spec.schedule, Every):
-                await store.enqueue([first_fire(view)])
+        # An interval that has never fired is due at once. Its first fire is a job like any
+        # other: `Store.fire` would refuse it after a worker created the next one meanwhile.
+        first = [
+            first_fire(view)
+            for name, view in (await entries_of(store)).items()
+            if view.revision == 1 and (name not in known or view.last_fired is None)
+            if view.spec.enabled and isinstance(view.spec.schedule, Every)
+        ]
+        for begin in range(0, len(first), MOST):
+            await store.enqueue(first[begin : begin + MOST])
         await TimetableChore(store, self.timing).create_fires()
         # Not `self.revision`: a session may have read a newer file meanwhile.
         self.applied = revision
