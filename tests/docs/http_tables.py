@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import get_args
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
@@ -10,6 +11,7 @@ from fastapi.routing import APIRoute
 from headway.contract.definitions import Role
 from headway.core.errors import HeadwayError
 from headway.server.access import policy_of
+from headway.server.bodies.work import AnyOutcome, OutcomeBody
 from headway.server.build import ROUTERS
 from headway.server.caller import ROLES, Permission
 from headway.server.problems import STATUSES, status_of
@@ -67,3 +69,18 @@ def permissions() -> list[tuple[str, ...]]:
     return [
         (f"`{one}`", *("yes" if one in ROLES[role] else "" for role in Role)) for one in Permission
     ]
+
+
+def outcomes() -> list[tuple[str, ...]]:
+    """Return each outcome of a run with the fields that only it has."""
+    bodies: tuple[type[OutcomeBody], ...] = get_args(AnyOutcome)
+    return [(f"`{_word(one)}`", ", ".join(_own_fields(one)), summary(one)) for one in bodies]
+
+
+def _word(of: type[OutcomeBody]) -> str:
+    return str(get_args(of.model_fields["outcome"].annotation)[0])
+
+
+def _own_fields(of: type[OutcomeBody]) -> Iterable[str]:
+    shared = {"outcome", *OutcomeBody.model_fields}
+    return (f"`{name}`" for name in of.model_fields if name not in shared)

@@ -22,7 +22,6 @@ from headway.bridges.kafka.monitoring import FAMILIES as WATCH_FAMILIES
 from headway.bridges.kafka.settings import InSettings, KafkaSettings, OutSettings
 from headway.cli.failures import exit_code
 from headway.cli.settings import PREFIX, Settings
-from headway.client.client import JobFilters
 from headway.client.work_requests import ClaimOptions
 from headway.contract.definitions import Role
 from headway.contract.operate import Acted, Verb
@@ -33,11 +32,13 @@ from headway.core.retry import RetryPolicy
 from headway.core.state import FINAL, HELD, MOVES, State
 from headway.runtime.declaration import EntryOptions, LaneOptions, read_entry
 from headway.runtime.job import SyncJob
+from headway.runtime.job_filters import JobFilters
 from headway.runtime.kind import NOOP
 from headway.runtime.kind_options import JobOptions, read_options
 from headway.runtime.signals import SignalOptions
 from headway.runtime.sources import SourceOptions
 from headway.runtime.worker.worker_options import WorkerOptions, read_worker_options
+from headway.server.bodies.work import ClaimBody, LeaseBody
 from headway.server.metrics import FAMILIES, Family
 from headway.systems.automations import FAMILIES as OF_AUTOMATIONS
 from headway.systems.automations.routes import ROUTES as AUTOMATION_ROUTES
@@ -279,6 +280,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "make": lambda: options(hw.Kind.make, section="Args", skip=("arguments",)),
     "App": lambda: members(hw.App, skip=("importers", "kinds", "move_to", "observe")),
     "Client": lambda: members(hw.Client, skip=("remote", "patience_s", "post", "wait_for")),
+    "claim_body": lambda: table(calls_tables.HEAD, calls_tables.of_body(ClaimBody)),
+    "lease_body": lambda: table(calls_tables.HEAD, calls_tables.of_body(LeaseBody)),
+    "outcomes": lambda: table(("outcome", "fields", "meaning"), http_tables.outcomes()),
     "JobFilters": lambda: options(JobFilters),
     "ClaimOptions": lambda: options(ClaimOptions),
     "Kind": lambda: members(

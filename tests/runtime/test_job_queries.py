@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pytest
@@ -201,3 +201,42 @@ async def test_app_with_its_own_store_uses_no_other() -> None:
     app = hw.App(store=MemoryStore())
     with pytest.raises(hw.InvalidValue, match="has already opened its store"):
         app.use(MemoryStore())
+
+
+async def test_jobs_are_listed_by_kind_and_state(url: str) -> None:
+    app = hw.App(url)
+    double = declare(app)
+
+    @app.job()
+    async def other() -> None: ...
+
+    async with app:
+        good, bad = await app.send_many_async([double.make(n=21), double.make(n=-1)])
+        await app.send_async(other, due="1h")
+        await app.worker(until_idle=True).run()
+        ended = await app.jobs_async(kind=double, states=(hw.State.SUCCEEDED, hw.State.DEAD))
+        first = await app.jobs_async(kind="double", limit=1)
+        rest = await app.jobs_async(kind="double", limit=1, cursor=first.cursor)
+    assert [job.id for job in ended.rows] == [good.id, bad.id]
+    assert [job.id for job in first.rows + rest.rows] == [good.id, bad.id]
+
+
+def test_jobs_are_listed_without_an_event_loop() -> None:
+    app = hw.App("memory://")
+    double = declare(app)
+    with app:
+        sent = app.send(double, n=1, subject="a")
+        app.send(double, n=2, subject="b")
+        assert [job.id for job in app.jobs(subject="a").rows] == [sent.id]
+
+
+@pytest.mark.parametrize("states", ["dead", ("ded",), None])
+def test_states_that_do_not_exist_are_refused(states: tuple[hw.State, ...]) -> None:
+    with hw.App("memory://") as app, pytest.raises(hw.InvalidValue, match="is no list of states"):
+        app.jobs(states=states)
+
+
+def test_unknown_filter_is_refused() -> None:
+    unknown: Any = {"state": "dead"}
+    with hw.App("memory://") as app, pytest.raises(hw.InvalidValue, match="did you mean states"):
+        app.jobs(**unknown)

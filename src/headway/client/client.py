@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 from uuid import uuid4
 
 from headway.client.address import read_address
@@ -18,18 +18,17 @@ from headway.contract.operate import ActRequest, Edit, Verb
 from headway.contract.outcomes import Outcome, Verdict
 from headway.contract.signals import SignalReply
 from headway.contract.store import Sent, Store
-from headway.contract.views import JobQuery, JobsQuery, JobView, Page, Query, WhyQuery, WhyView
+from headway.contract.views import JobQuery, JobView, Page, Query, WhyQuery, WhyView
 from headway.core.check import check_job_id
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.job import NewJob
-from headway.core.state import State
 from headway.runtime import event_loop
 from headway.runtime.app import App, state_after
 from headway.runtime.event_loop import Background
 from headway.runtime.inserting import batches, check_listed, send_in_steps
+from headway.runtime.job_filters import JobFilters, read_filters
 from headway.runtime.kind import Kind
-from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.records import encode
 from headway.runtime.signals import SignalOptions, read_signal
 from headway.runtime.timing import Timing
@@ -39,32 +38,6 @@ from headway.runtime.worker.worker_options import WorkerOptions
 Answer = TypeVar("Answer")
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
-
-
-class JobFilters(TypedDict, total=False):
-    """Selects jobs; an omitted field matches any.
-
-    Attributes:
-        lane: only jobs in this lane.
-        tenant: only jobs of this tenant.
-        kind: only jobs of this kind.
-        states: only jobs in these states.
-        key: only the job with this key.
-        subject: only jobs with this subject.
-        newest: list the newest jobs first.
-        cursor: cursor of the previous page.
-        limit: maximum number of jobs, 1 to 1000.
-    """
-
-    lane: str
-    tenant: str
-    kind: str
-    states: tuple[State, ...]
-    key: str
-    subject: str
-    newest: bool
-    cursor: str | None
-    limit: int
 
 
 def _synchronous(
@@ -282,8 +255,7 @@ class Client:
         Returns:
             Up to `limit` jobs, and the cursor of the next page.
         """
-        refuse_unknown(filters, JobFilters, "jobs cannot be selected by", "select by")
-        return await self.remote.read(JobsQuery(**filters))
+        return await self.remote.read(read_filters(filters))
 
     jobs = _synchronous(jobs_async)
 

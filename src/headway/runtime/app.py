@@ -15,7 +15,14 @@ from headway.contract.extensions import InsertsWithin, SendsAhead
 from headway.contract.operate import Acted, ActReply, ActRequest, Verb
 from headway.contract.signals import SignalReply
 from headway.contract.store import Sent, Store
-from headway.contract.views import JobQuery, JobView, LanesQuery, WhyQuery, WhyView
+from headway.contract.views import (
+    JobQuery,
+    JobView,
+    LanesQuery,
+    Page,
+    WhyQuery,
+    WhyView,
+)
 from headway.core.check import check_job_id
 from headway.core.duration import parse_duration
 from headway.core.errors import (
@@ -50,6 +57,7 @@ from headway.runtime.inserting import (
     send_in_steps,
 )
 from headway.runtime.job import Job
+from headway.runtime.job_filters import JobFilters, read_filters
 from headway.runtime.kind import NOOP, HandlerParameters, HandlerValue, Kind
 from headway.runtime.kind_options import JobOptions, KindOptions, read_options
 from headway.runtime.signals import SignalOptions, read_signal
@@ -558,6 +566,19 @@ class App:
     async def find_async(self, job: str) -> JobView | None:
         """Asynchronous version of `find`."""
         return await self.store.read(JobQuery(id=check_job_id(job)))
+
+    def jobs(self, **filters: Unpack[JobFilters]) -> Page[JobView]:
+        """Return a page of jobs, oldest first, and the cursor of the next page.
+
+        Raises:
+            InvalidValue: there is no such filter, or its value is invalid.
+            StoreError: the store cannot serve the call now.
+        """
+        return self._wait_for(self.jobs_async(**filters))
+
+    async def jobs_async(self, **filters: Unpack[JobFilters]) -> Page[JobView]:
+        """Asynchronous version of `jobs`."""
+        return await self.store.read(read_filters(filters))
 
     def why(self, job: str) -> WhyView | None:
         """Return why a job is in its current state, or None if there is no such job.
