@@ -230,10 +230,14 @@ def test_jobs_are_listed_without_an_event_loop() -> None:
         assert [job.id for job in app.jobs(subject="a").rows] == [sent.id]
 
 
-@pytest.mark.parametrize("states", ["dead", ("ded",), None])
-def test_states_that_do_not_exist_are_refused(states: tuple[hw.State, ...]) -> None:
-    with hw.App("memory://") as app, pytest.raises(hw.InvalidValue, match="is no list of states"):
-        app.jobs(states=states)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("states", "dead"), ("states", ("ded",)), ("states", None), ("limit", "a"), ("kind", 3)],
+)
+def test_filter_with_an_invalid_value_is_refused(name: str, value: object) -> None:
+    given: Any = {name: value}
+    with hw.App("memory://") as app, pytest.raises(hw.InvalidValue, match=rf"`\$\.{name}"):
+        app.jobs(**given)
 
 
 def test_unknown_filter_is_refused() -> None:

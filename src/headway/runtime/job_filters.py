@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
+
+import msgspec
 
 from headway.contract.views import JobsQuery
 from headway.core.errors import InvalidValue
@@ -42,19 +43,17 @@ def read_filters(filters: JobFilters) -> JobsQuery:
     """Return the query that the filters select.
 
     Raises:
-        InvalidValue: there is no such filter, or no such state.
+        InvalidValue: there is no such filter, or its value is invalid.
     """
     refuse_unknown(filters, JobFilters, "jobs cannot be selected by", "select by")
     given: dict[str, Any] = dict(filters)
     kind = given.get("kind")
     if isinstance(kind, Kind):
         given["kind"] = kind.name
-    states = given.get("states", ())
-    words = set[object](State)
-    if not isinstance(states, (list, tuple)) or not words.issuperset(
-        cast("Sequence[object]", states)
-    ):
-        message = f"{states!r:.200} is no list of states"
-        raise InvalidValue(message, hint=f'as ("dead",), of {", ".join(State)}')
-    given["states"] = tuple(cast("Sequence[State]", states))
-    return JobsQuery(**given)
+    try:
+        return msgspec.convert(given, JobsQuery)
+    except msgspec.ValidationError as error:
+        message = f"a filter of jobs is not valid: {error}"
+        raise InvalidValue(
+            message, hint=f'states are as ("dead",), of {", ".join(State)}'
+        ) from None
