@@ -12,8 +12,8 @@ from headway.contract.outcomes import Verdict
 from headway.contract.views import StatsQuery
 from headway.core.errors import ClockSkewed
 from headway.stores.sql.statement import HIGH_WATER
-from headway.stores.sqlite import SqliteStore
-from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, system_clock
+from headway.stores.sqlite import SqliteStore, timing
+from headway.stores.sqlite.timing import CLOCK_LIMIT_MS, skew_ms, system_clock
 from headway.testing.clock import FakeClock
 from tests.plain_jobs import claim, count, job, succeed
 from tests.sqlite.rig import number, options
@@ -79,11 +79,12 @@ async def test_process_with_a_clock_an_hour_off_writes_nothing_and_time_does_not
     assert await succeed(right, [(mine.id, mine.run)]) == [Verdict.DONE]
 
 
+@pytest.mark.parametrize("hours", [1, -1])
 async def test_process_writes_again_as_soon_as_its_clock_is_right(
-    other: SqliteStore, own: OwnClock
+    other: SqliteStore, own: OwnClock, hours: int
 ) -> None:
     await other.enqueue([job(1)])
-    own.off_ms = HOUR_MS
+    own.off_ms = hours * HOUR_MS
     for _ in range(2):
         with pytest.raises(ClockSkewed):
             await other.enqueue([job(2)])
@@ -92,10 +93,35 @@ async def test_process_writes_again_as_soon_as_its_clock_is_right(
     assert await count(other, "waiting") == 2
 
 
-async def test_clock_skew_below_the_limit_is_accepted(other: SqliteStore, own: OwnClock) -> None:
-    own.off_ms = -CLOCK_LIMIT_MS // 2
+@pytest.mark.parametrize("off_ms", [CLOCK_LIMIT_MS * 4 // 5, -CLOCK_LIMIT_MS * 4 // 5])
+async def test_clock_skew_below_the_limit_is_accepted(
+    other: SqliteStore, own: OwnClock, off_ms: int
+) -> None:
+    own.off_ms = off_ms
     await other.enqueue([job(1)])
     assert await count(other, "waiting") == 1
+
+
+def test_clock_that_moves_on_while_it_is_compared_is_not_skewed(tmp_path: Path) -> None:
+    file = tmp_path / "stamped"
+    file.touch()
+    times = iter([system_clock() - HOUR_MS, system_clock() + HOUR_MS])
+    assert skew_ms(lambda: next(times), file) == 0
+
+
+def test_clock_is_compared_again_only_after_it_was_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[int] = []
+    monkeypatch.setattr(timing, "skew_ms", lambda _clock, file: compared.append(file) or 0)
+    monkeypatch.setattr(timing, "monotonic", lambda: 0.0)
+    moved = FakeClock()
+    clock = timing.CheckedClock(moved, 9)
+    assert [clock(), clock()] == [moved.at] * 2
+    assert compared == [9]
+    moved.advance(-1_001)
+    assert [clock(), clock()] == [moved.at] * 2
+    assert compared == [9, 9]
 
 
 async def test_file_created_under_its_own_clock_follows_it(path: Path) -> None:
@@ -119,6 +145,20 @@ async def test_time_does_not_go_back_with_the_clock_even_if_nothing_was_written(
     clock.advance(-1_000)
     assert (await claim(store, request=3)).now == later
     await store.close()
+
+
+async def test_time_of_any_write_is_kept_for_the_next_process(path: Path) -> None:
+    clock = FakeClock()
+    store = SqliteStore(options(path), clock)
+    await store.beat(BeatRequest(worker="w", lease_ms=1_000))
+    clock.advance(500)
+    # It changes only the worker's row.
+    now = (await store.beat(BeatRequest(worker="w", lease_ms=9_000))).now
+    await store.close()
+    clock.advance(-500)
+    later = SqliteStore(options(path), clock)
+    assert (await claim(later)).now == now == clock.at + 500
+    await later.close()
 
 
 async def test_process_that_sets_the_time_back_follows_it_at_once(path: Path) -> None:

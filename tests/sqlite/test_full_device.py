@@ -13,8 +13,9 @@ import pytest
 
 from headway.contract.outcomes import Verdict
 from headway.core.errors import StoreError, StoreFull
-from headway.stores.sqlite import SqliteStore
+from headway.stores.sqlite import SqliteStore, disk
 from headway.stores.sqlite.call_queue import Call
+from headway.stores.sqlite.disk import DiskSpace
 from headway.stores.sqlite.ledger import SqliteLedger
 from tests.plain_jobs import assert_clean, claim, count, job, jobs, succeed
 from tests.sqlite.rig import door_shut, one_turn, options
@@ -65,6 +66,44 @@ async def test_small_calls_of_a_group_still_fit_where_a_large_one_does_not(path:
     assert await count(store, "succeeded") == 20
     assert await count(store, "waiting") == 20
     await store.close()
+
+
+@pytest.mark.parametrize(
+    ("blocks", "free", "short"),
+    [
+        (100_000, 1_000, False),
+        (100_000, 999, True),
+        # The reserve is at most a twentieth of the device.
+        (10_000, 500, False),
+        (10_000, 499, True),
+    ],
+)
+def test_reserve_is_the_configured_size_or_a_share_of_a_small_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, free: int, short: bool
+) -> None:
+    facts = os.statvfs_result((512, 512, blocks, blocks, free, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: facts)
+    space = DiskSpace(tmp_path / "headway.db", 1_000 * 512)
+    assert (space.shortage() is not None) is short
+
+
+def test_free_space_is_read_again_after_a_quarter_of_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, free = [0.0], [0]
+
+    def found(_: Path) -> os.statvfs_result:
+        return os.statvfs_result((512, 512, 10_000, 10_000, free[-1], 0, 0, 0, 0, 255))
+
+    monkeypatch.setattr(os, "statvfs", found)
+    monkeypatch.setattr(disk, "monotonic", lambda: now[-1])
+    space = DiskSpace(tmp_path / "headway.db", 1_000)
+    seen: list[bool] = []
+    for at, blocks in ((0.0, 9_000), (0.24, 0), (0.25, 0), (0.49, 9_000), (0.5, 9_000)):
+        now.append(at)
+        free.append(blocks)
+        seen.append(space.shortage() is not None)
+    assert seen == [False, False, True, True, False]
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,16 +11,19 @@ import pytest
 from headway.contract.claims import BeatRequest
 from headway.contract.definitions import DeclareGate, DefineRequest, LaneSpec
 from headway.contract.signals import Signal, SignalKind
+from headway.contract.store import Sent
 from headway.contract.views import GatesQuery, JobsQuery, LanesQuery
-from headway.core.errors import IdConflict, UnknownGate
+from headway.core.errors import IdConflict, StoreUnavailable, UnknownGate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
+from headway.core.job import MAX_BATCH, NewJob
 from headway.core.state import State
 from headway.stores.ledger.gaterows import TemplateRow
 from headway.stores.ledger.rows import LaneRow
-from headway.stores.sqlite import SqliteStore, writer
+from headway.stores.ledger.verbs import enqueue
+from headway.stores.sqlite import SqliteStore, call_queue, writer
 from headway.stores.sqlite.caches import WAKES
-from headway.stores.sqlite.call_queue import BULK, Call
+from headway.stores.sqlite.call_queue import BULK, Call, CallQueue
 from headway.stores.sqlite.ledger import SqliteLedger
 from headway.stores.sqlite.session import Session
 from headway.stores.sqlite.writer import GROUP_CALLS
@@ -28,6 +31,7 @@ from headway.testing.clock import FakeClock
 from tests.plain_jobs import assert_clean, claim, count, job, jobs, succeed
 from tests.sqlite.rig import door_shut, number, one_turn, options
 
+LIMIT = 30
 UNKNOWN = (GateUse(name="nobody", template="nobody", shared=True),)
 
 
@@ -283,13 +287,16 @@ async def test_call_during_bulk_waits_for_one_group_of_it(store: SqliteStore, pa
 
 
 @pytest.mark.usefixtures("one_call_a_group")
-async def test_bulk_is_stored_however_many_calls_there_are(store: SqliteStore, path: Path) -> None:
+@pytest.mark.parametrize("urgent", [False, True])
+async def test_bulk_is_stored_however_many_calls_there_are(
+    store: SqliteStore, path: Path, urgent: bool
+) -> None:
     order: list[str] = []
 
     def plain(_: SqliteLedger) -> None:
         order.append("claim")
-        if order.count("bulk") < 3:
-            store._writer.queue.submit(Call(plain))
+        if order.count("bulk") < 3 and len(order) < 20:
+            store._writer.queue.submit(Call(plain, urgent=urgent))
 
     calls = (
         store._ask(store._writer.queue, bulk_call(lambda _: order.append("bulk"), first=n * 1_000))
@@ -308,6 +315,55 @@ async def test_calls_without_time_keep_their_order(store: SqliteStore, path: Pat
 
     await gathered(store, path, *(store._ask(store._writer.queue, noted(n)) for n in range(5)))
     assert order == list(range(5))
+
+
+@pytest.mark.usefixtures("one_call_a_group")
+async def test_calls_without_time_after_a_failed_one_are_served_later(
+    store: SqliteStore, path: Path
+) -> None:
+    order: list[int] = []
+
+    def fail(_: SqliteLedger) -> None:
+        raise LookupError
+
+    calls = (store._decide(lambda _, n=n: order.append(n)) for n in range(3))
+    async with asyncio.timeout(LIMIT):
+        failed, *_ = await gathered(store, path, store._decide(fail), *calls)
+    assert isinstance(failed, LookupError)
+    assert order == list(range(3))
+
+
+async def test_enqueues_of_a_group_are_stored_together_up_to_the_largest_batch(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def noted(ledger: SqliteLedger, given: Sequence[NewJob]) -> list[Sent]:
+        sizes.append(len(given))
+        return enqueue(ledger, given)
+
+    monkeypatch.setattr(writer, "enqueue", noted)
+    monkeypatch.setattr(call_queue, "MOST_JOBS", MAX_BATCH)
+    await gathered(
+        store, path, *(store.enqueue(jobs(first, 400)) for first in range(0, 1_200, 400))
+    )
+    assert sizes == [800]
+    assert await count(store, "waiting") == 1_200
+
+
+def test_only_calls_submitted_before_the_limit_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue = CallQueue("never-started", lambda _: True, lambda: None)
+    calls: list[Call[None]] = []
+    for at in (1.0, 2.0, 3.0):
+        monkeypatch.setattr(call_queue, "monotonic", lambda at=at: at)
+        calls.append(Call(lambda _: None))
+    queue._calls.extend(calls)
+    refused = StoreUnavailable("late")
+    queue.give_up(2.0, refused)
+    assert [call.error for call in calls] == [refused, None, None]
+    assert queue.take(9) == calls[1:]
 
 
 @pytest.mark.usefixtures("one_call_a_group")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,9 @@ from headway.stores.ledger.ledger import ReadAhead
 from headway.stores.ledger.rows import JobRow
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.ledger import SqliteLedger
-from tests.plain_jobs import job
+from headway.testing.clock import FakeClock
+from tests.plain_jobs import claim, job, jobs
+from tests.sqlite.rig import options
 
 GATE = "phone:1"
 
@@ -45,13 +48,32 @@ async def test_job_parked_after_its_gate_was_read_is_found_in_the_same_step(
     await store._decide(verb)
 
 
-async def test_job_parked_by_another_step_is_found(store: SqliteStore) -> None:
+@pytest.mark.parametrize("own", [True, False], ids=["own", "another process"])
+async def test_job_parked_by_another_step_is_found(
+    store: SqliteStore, path: Path, clock: FakeClock, own: bool
+) -> None:
     await store.enqueue([job(1)])
+    other = store if own else SqliteStore(options(path), clock)
 
     def look(ledger: SqliteLedger) -> list[int]:
         ledger.read_ahead(ReadAhead(gates=[GATE]))
         return ledger.jobs.parked_flows(GATE, -1, 9)
 
     assert await store._decide(look) == []
-    await store._decide(lambda ledger: _park(ledger, *ledger.jobs.load([job(1).id]).values()))
+    await other._decide(lambda ledger: _park(ledger, *ledger.jobs.load([job(1).id]).values()))
     assert len(await store._decide(look)) == 1
+    await other.close()
+
+
+async def test_jobs_held_by_several_workers_are_listed_by_id(store: SqliteStore) -> None:
+    await store.enqueue(jobs(0, 6))
+    for n in range(6):
+        await claim(store, worker=f"w{n % 2}", request=n + 1, n=1)
+
+    def pages(ledger: SqliteLedger) -> list[str]:
+        found: list[str] = []
+        while page := ledger.jobs.held(found[-1] if found else "", 2):
+            found += [row.id for row in page]
+        return found
+
+    assert await store._decide(pages) == sorted(one.id for one in jobs(0, 6))

@@ -50,6 +50,10 @@ def test_nonblocking_caller_delays_no_other(path: Path) -> None:
     mine.acquire()
     assert not other.try_to_acquire()
     mine.release()
+    # Another process waits in the queue: this one neither overtakes it nor waits itself.
+    fcntl.flock(other._queue, fcntl.LOCK_EX)
+    assert not third.try_to_acquire()
+    fcntl.flock(other._queue, fcntl.LOCK_UN)
     assert third.try_to_acquire()
     for one in (mine, other, third):
         one.close()

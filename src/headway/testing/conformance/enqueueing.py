@@ -280,11 +280,11 @@ class EnqueueGroup(ConformanceGroup):
         job = await rig.add(expires_at=None)
         await rig.cancel(job.id)
         rig.clock.advance(POLICY.key_for_ms)
-        other = job.changed(id=rig.jobs.make().id)
+        other = job.changed(id=rig.jobs.make().id, args=b'{"number":0}')
         assert await rig.enqueue(other) == [Sent(other.id, created=True)]
         await rig.pass_time(POLICY.keep_ms)
         assert await rig.missing(job.id)
-        again = job.changed(id=rig.jobs.make().id)
+        again = other.changed(id=rig.jobs.make().id)
         assert await rig.enqueue(again) == [Sent(other.id, created=False)]
 
     async def test_key_stays_with_its_job_when_an_older_one_is_retried_and_ends_again(
