@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.contract.outcomes import Died
+from headway.contract.outcomes import Died, HandedOver
 from tests.cli.conftest import Headway
 from tests.cli.seeding import claim, enqueue, new_job, settle
 
@@ -32,6 +32,23 @@ def test_running_job_gets_a_cancel_request(headway: Headway):
     ran = headway("cancel", made)
     assert ran.code == 0
     assert "asked" in ran.out
+
+
+def test_filter_cancels_jobs_of_every_state_before_the_end(headway: Headway):
+    enqueue(*(new_job(priority=n) for n in range(5)), new_job(due_at=4_000_000_000_000))
+    ended, awaiting, _ = claim("main", n=3)
+    settle(Died(ended.id, ended.run, reason="bad"), HandedOver(awaiting.id, awaiting.run, key="k"))
+    assert headway("cancel", "--lane", "main", "--yes").out == "3 done, 2 asked\n"
+
+
+def test_named_jobs_beyond_a_page_are_cancelled_in_order(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("headway.cli.commands.moves.PAGE", 2)
+    ids = enqueue(*(new_job() for _ in range(5)))
+    ran = headway("cancel", *reversed(ids), "--json")
+    assert [job["id"] for job in ran.document["jobs"]] == ids[::-1]
+    assert states(headway) == ["cancelled"] * 5
 
 
 def test_unknown_or_final_job_is_reported_with_exit_code_1(headway: Headway):

@@ -72,13 +72,14 @@ def test_bad_row_is_reported_by_line_number_and_the_others_continue(headway: Hea
         {"phone": "3", "more": 1000},
         {"phone": "\x1b[2J", "junk": 1},
         {"phone": "4"},
+        {"phone": "5", "more": 999},
     )
     ran = bring_in(headway)
-    assert (ran.code, ran.out) == (1, "8 rows, 2 jobs made, 6 rows refused\n")
+    assert (ran.code, ran.out) == (1, "9 rows, 1002 jobs made, 6 rows refused\n")
     told = [line.split(":")[0] for line in ran.err.splitlines()]
     assert told == ["line 2", "line 3", "line 5", "line 6", "line 7", "line 8"]
-    jobs = headway("jobs", "--json").document["jobs"]
-    assert [job["args"]["phone"] for job in jobs] == ["1", "4"]
+    jobs = headway("jobs", "--json", "--limit", "3").document["jobs"]
+    assert [job["args"]["phone"] for job in jobs] == ["1", "4", "5"]
 
 
 def test_refused_rows_are_counted_in_json_and_accepted_with_partial(headway: Headway, folder: Path):
@@ -92,11 +93,12 @@ def test_refused_rows_are_counted_in_json_and_accepted_with_partial(headway: Hea
 
 def test_row_refused_by_the_store_spoils_no_other_row_of_its_step(headway: Headway, folder: Path):
     headway("send", "call", "phone=2", "--key", "2", "--lane", "elsewhere")
-    write(folder, {"phone": "1"}, {"phone": "2"}, {"phone": "3"})
+    # The store refuses the second row after the fourth has been read.
+    write(folder, {"phone": "1"}, {"phone": "2"}, {"phone": "3"}, "no json")
     ran = bring_in(headway, "--json")
     assert ran.code == 1
     assert ran.document["created"] == 2
-    assert [row["line"] for row in ran.document["refused"]] == [2]
+    assert [row["line"] for row in ran.document["refused"]] == [2, 4]
 
 
 def test_repeated_import_creates_no_job_twice(headway: Headway, folder: Path):
@@ -108,6 +110,7 @@ def test_repeated_import_creates_no_job_twice(headway: Headway, folder: Path):
 def test_jobs_of_cancelled_rows_are_recorded_with_author_and_reason(headway: Headway, folder: Path):
     write(folder, {"phone": "1", "off": "no air time"}, {"phone": "2"})
     assert bring_in(headway).out == "2 rows, 2 jobs made, 1 cancelled\n"
+    assert bring_in(headway).out == "2 rows, 0 jobs made, 2 there already\n"
     (job,) = headway("jobs", "--json", "--state", "cancelled").document["jobs"]
     (note,) = headway("job", job["id"], "--json").document["trail"]
     assert (note["author"], note["reason"]) == ("the tester", "no air time")

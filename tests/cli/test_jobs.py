@@ -134,6 +134,15 @@ def test_keys_and_subjects_without_a_tenant_are_of_no_tenant(headway: Headway, n
     assert [job["id"] for job in found] == [theirs]
 
 
+def test_listing_shows_the_reason_rather_than_the_error(headway: Headway):
+    enqueue(new_job())
+    (run,) = claim("main")
+    settle(Died(run.id, run.run, reason="no line", error="a traceback"))
+    shown = headway("jobs").out
+    assert "no line" in shown
+    assert "traceback" not in shown
+
+
 def test_empty_listing_is_reported_on_standard_error(headway: Headway):
     headway("migrate")
     ran = headway("jobs")

@@ -77,6 +77,21 @@ def test_settings_that_another_operator_sets_meanwhile_are_kept(
     assert (lane["spec"]["concurrency"], lane["spec"]["lease_ms"]) == (3, 20_000)
 
 
+def test_backlog_of_a_lane_can_be_set_to_zero(headway: Headway):
+    headway("migrate")
+    for most in (5, 0):
+        headway("lanes", "set", "a", "--max-backlog", str(most))
+        (lane,) = headway("lanes", "--json").document["lanes"]
+        assert lane["spec"]["max_backlog"] == most
+
+
+def test_jobs_without_a_tenant_have_a_weight_too(headway: Headway):
+    headway("migrate")
+    headway("lanes", "set", "a", "--fair", "--weight", "=2")
+    (lane,) = headway("lanes", "--json").document["lanes"]
+    assert lane["spec"]["weights"] == [["", 2]]
+
+
 def test_lane_set_to_unfair_has_no_weights(headway: Headway):
     headway("migrate")
     headway("lanes", "set", "a", "--fair", "--weight", "t=2")

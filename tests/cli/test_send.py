@@ -41,11 +41,12 @@ def test_job_without_an_app_is_plain(headway: Headway):
 
 
 def test_job_with_an_app_follows_its_kind(headway: Headway):
-    ran = headway("send", "call", "phone=+15550100", "--app", "send_calls.py")
+    ran = headway("send", "call", "phone=+15550100", "--app", "send_calls.py", "--expires", "1h")
     job = headway("job", ran.out.strip(), "--json").document
     assert (job["lane"], job["priority"]) == ("calls", 7)
     assert [gate["name"] for gate in job["gates"]] == ["line"]
     assert job["args"]["phone"] == "+15550100"
+    assert job["expires_at"] == job["due_at"] + 3_600_000
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,7 @@ def test_job_with_an_app_follows_its_kind(headway: Headway):
         (["call", "phone=x", "lane=y"], "pass it as --lane"),
         (["cal", "phone=x"], "no kind 'cal' (did you mean call?)"),
         (["call", "phone"], "is not a name=value"),
+        (["call", "phone=x", "phone=y"], "'phone' is passed twice"),
         (["call", "phone=x", "--due", "2026-12-01T10:00"], "--due"),
         (["call", "phone=x", "--expires", "never"], "never"),
         (["call", "phone=x", "--priority", "-1"], "--priority"),

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headway.cli.commands.token import _find
 from headway.contract.definitions import DefineRequest, NoteUse, Role
 from headway.contract.store import Store
-from headway.contract.views import StatsQuery, TokensQuery, TokenView, TrailQuery, TrailView
+from headway.contract.views import (
+    StatsQuery,
+    StatsView,
+    TokensQuery,
+    TokenView,
+    TrailQuery,
+    TrailView,
+)
 from headway.runtime.tokens import digest, matches, new_token, parse
 from tests.cli.conftest import Headway
 from tests.cli.seeding import enqueue, new_job, with_store
@@ -162,6 +171,22 @@ def test_old_secret_is_accepted_during_its_grace_and_not_after_the_next_rotation
     third = headway("token", "rotate", first["id"]).out.strip()
     told = [opens(text) for text in (first["token"], second["token"], third)]
     assert told == [False, False, True]
+
+
+def test_rotation_beside_another_is_refused_and_sets_no_secret(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = created(headway)
+
+    async def late(store: Store, name: str) -> tuple[StatsView, TokenView]:
+        before, view = await _find(store, name)
+        return replace(before, revision=before.revision - 1), view
+
+    monkeypatch.setattr("headway.cli.commands.token._find", late)
+    ran = headway("token", "rotate", first["id"])
+    assert (ran.code, ran.out) == (2, "")
+    assert opens(first["token"])
+    assert len(tokens()[0].spec.secrets) == 1
 
 
 def test_longer_grace_does_not_lengthen_an_earlier_one(headway: Headway) -> None:

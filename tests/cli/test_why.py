@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import re
 
+from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from tests.cli.conftest import Headway
-from tests.cli.gates import declare_line
+from tests.cli.gates import declare, declare_line
 from tests.cli.seeding import claim, enqueue, new_job
 
 LINE = GateUse(name="line", template="line", shared=True)
@@ -24,6 +25,13 @@ def test_why_names_the_full_gate_and_its_holders(headway: Headway):
     assert document["shown"] == "blocked"
     assert [gate["name"] for gate in document["closed"]] == ["line"]
     assert document["closed"][0]["holders"][0]["job"] == holder
+
+
+def test_first_holders_are_named_and_the_others_counted(headway: Headway):
+    declare(Slots("line", 5))
+    *_, waiter = enqueue(*(new_job(gates=(LINE,), priority=n) for n in range(6)))
+    claim("main", n=5)
+    assert "and 2 more" in headway("why", waiter).out
 
 
 def test_why_names_what_never_fits(headway: Headway):

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from headway.core.errors import InvalidValue
 from headway.core.gates.hours import HoursSpec, hours_spec, intervals, is_open, next_opening
+from headway.core.gates.opening import HOURS as HOURS_TRAITS
+from headway.core.gates.opening import Hours
 from headway.core.instant import format_instant, parse_instant
 from tests.core.minute_walk import MINUTE_MS, clock_changes, days_round, walk
 from tests.depth import DEPTH
@@ -151,6 +153,24 @@ def test_holiday_closes_its_date_but_not_the_night_that_started_before():
     ]
 
 
+def test_spans_of_an_exception_inside_a_night_end_it_no_earlier():
+    hours = hours_spec("22:00-06:00", exceptions={"2026-12-25": "01:00-02:00"})
+    eve, christmas = parse_instant("2026-12-24T12:00Z"), parse_instant("2026-12-25T12:00Z")
+    (found,) = intervals(hours, "UTC", eve, christmas)
+    assert found == (parse_instant("2026-12-24T22:00Z"), parse_instant("2026-12-25T06:00Z"))
+
+
+def test_interval_is_whole_though_only_a_part_of_it_was_requested():
+    at = parse_instant("2026-03-28T22:00Z")
+    night = hours_spec("22:00-06:00", tz="Europe/Berlin")
+    # Clocks are set forward in that night.
+    (found,) = intervals(night, "Europe/Berlin", at, at + 1)
+    assert found == (parse_instant("2026-03-28T21:00Z"), parse_instant("2026-03-29T04:00Z"))
+    ((opens, closes),) = intervals(hours_spec("00:00-24:00"), "UTC", at, at + 1)
+    assert opens <= at - DAY_MS
+    assert closes >= at + 1 + DAY_MS
+
+
 def test_exception_opens_a_date_whatever_its_weekday():
     spec = hours_spec("09:00-18:00", days="mon-fri", exceptions={"2026-11-28": "10:00-11:00"})
     start_at = parse_instant("2026-11-28T00:00Z")
@@ -216,6 +236,7 @@ def test_nothing_is_open_without_days_or_time():
         ("18:00-24:00", ((1080, 1440),)),
         ("18:00-00:00", ((1080, 1440),)),
         ("00:00-24:00", ((0, 1440),)),
+        ("00:00-00:00", ((0, 1440),)),
         ("9:00-12:00,12:00-13:00", ((540, 720), (720, 780))),
     ],
 )
@@ -237,6 +258,25 @@ def test_days_are_read_by_name_and_formatted_to_be_read_again(days, numbers):
     spec = hours_spec("09:00-18:00", days=days)
     assert spec.days == numbers
     assert hours_spec("09:00-18:00", days=spec.describe().split(" ")[1]).days == numbers
+
+
+def test_declaration_of_hours_can_be_declared_again():
+    exceptions = {"2026-12-24": "09:00-12:00", "2026-12-25": None}
+    gate = Hours("office", "09:00-18:00", days="mon-fri", exceptions=exceptions)
+    declared = HOURS_TRAITS.declared(gate)
+    assert declared["exceptions"] == exceptions
+    again = hours_spec(
+        declared["hours"],
+        days=declared["days"],
+        tz=declared["tz"],
+        exceptions=declared["exceptions"],
+    )
+    assert again == gate.hours
+
+
+def test_hours_whose_zone_is_not_in_their_name_are_refused():
+    with pytest.raises(InvalidValue, match="depend on 'tz'"):
+        Hours("office:{branch}", "09:00-18:00", tz="{tz}")
 
 
 def test_hours_are_described_in_a_line():

@@ -247,6 +247,11 @@ async def test_unsubscription_stays_with_the_address_until_new_preferences_revok
         moved = {"email": "ada@example.org", "preferences": {}}
         await notify.ok("PATCH", "/recipients/bo", moved)
         assert await opt_outs(notify, "bo") == ["email:news"]
+        # These neither, nor for the address that they replace.
+        moved["email"] = "else@example.org"
+        await notify.ok("PATCH", "/recipients/ada", moved)
+        await notify.ok("PATCH", "/recipients/ada", {"email": "ada@example.org"})
+        assert await opt_outs(notify) == ["email:news"]
         await notify.ok("PATCH", "/recipients/ada", {"preferences": {"opt_out": []}})
         assert (await opt_outs(notify), await opt_outs(notify, "bo")) == ([], [])
 
