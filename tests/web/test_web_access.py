@@ -177,6 +177,15 @@ def test_form_check_accepts_only_forms_of_the_same_origin(headers: dict[str, str
             check_form(request, token)
 
 
+async def test_token_of_a_sign_in_without_this_dashboards_form_is_not_kept():
+    async with dashboard() as rig, signed_in(rig, None) as http:
+        token = rig.tokens[Role.VIEWER]
+        for form in ({"token": token}, {"token": token, "form": "0" * 64}):
+            reply = await http.post("/ui/-/sign-in", data=form)
+            assert reply.status_code == 403
+            assert "set-cookie" not in reply.headers
+
+
 async def test_form_with_another_token_than_its_page_is_refused():
     async with dashboard() as rig:
         await declare(rig)
