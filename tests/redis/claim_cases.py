@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from headway.core.claim import Decision, decide
+from headway.core.claim import Decision, Park, ParkedJobs, decide
 from headway.core.fairness import Fairness
 from headway.core.flow import FlowView, Head, Order
 from headway.core.gates.slots import UNLIMITED
@@ -17,6 +17,8 @@ World = dict[str, Any]
 _NAMES = ("a", "b", "c%1", "ünder")
 _TENANTS = ("", "acme", "Zoë")
 _CANDIDATES = ("ann", "bob", "c%d")
+TICKET = "a"
+"""The gate of all tickets."""
 
 
 def world(random: Random) -> World:
@@ -24,22 +26,35 @@ def world(random: Random) -> World:
     keyed = [*_NAMES, *(f"{name}:{one}" for name in _NAMES[:2] for one in _CANDIDATES)]
     shared = ["s1", "s2", "s3", "all"]
     gates = {name: _gate(random, name, implicit=name == "all") for name in [*keyed, *shared]}
-    seqs = random.sample(range(1, 10_000), 120)
+    seqs = random.sample(range(1, 10_000), 2_000)
     flows = [_flow(random, number, shared, seqs) for number in range(1, _few(random, 5) + 1)]
-    ahead = [
-        [flow["flow"], name, _order(random, seqs.pop())]
+    parked = [
+        [flow["flow"], name, _parked(random, flow, seqs)]
         for flow in flows
         for name in keyed
-        if random.random() < 0.1
+        if random.random() < (0.9 if name == TICKET else 0.1)
     ]
     return {
         "flows": flows,
         "gates": gates,
-        "ahead": ahead,
+        "parked": parked,
         "n": random.choice([1, 2, 3, 8, 50]),
         "free": random.choice([0, 1, 2, 5, 50]),
         "fairness": _fairness(random) if random.random() < 0.4 else None,
     }
+
+
+def _parked(random: Random, flow: World, seqs: list[int]) -> list[World]:
+    many = random.choice([1, 1, 2, 3, 20])
+    heads = [{**_head(random, seqs.pop(), plain=False), "ticket": None} for _ in range(many)]
+    if random.random() < 0.6:
+        # As in most flows, they come after a job with a ticket, and need what it does.
+        model = max(flow["heads"], key=lambda head: (head["ticket"] is not None, -head["order"][0]))
+        for head in heads:
+            head["order"][0] = 4_294_967_295
+            if random.random() < 0.9:
+                head["keyed"] = [*model["keyed"]]
+    return sorted(heads, key=lambda head: head["order"])
 
 
 def _few(random: Random, most: int) -> int:
@@ -105,7 +120,7 @@ def _head(random: Random, seq: int, *, plain: bool) -> World:
         "order": _order(random, seq),
         "id": f"job-{seq}",
         "keyed": keyed,
-        "ticket": "a" if keyed and random.random() < 0.3 else None,
+        "ticket": TICKET if keyed and random.random() < 0.5 else None,
         "candidates": candidates,
     }
 
@@ -123,7 +138,9 @@ def _fairness(random: Random) -> World:
 def decided(given: World) -> World:
     """Return the decision of `core.claim`, and the resulting gates and starts of the tenants."""
     views = {name: _view(gate) for name, gate in given["gates"].items()}
-    ahead = {(flow, name): Order(*order) for flow, name, order in given["ahead"]}
+    parked = {
+        (flow, name): [_head_of(one) for one in heads] for flow, name, heads in given["parked"]
+    }
     told = given["fairness"]
     fairness = None
     if told is not None:
@@ -134,7 +151,10 @@ def decided(given: World) -> World:
     decision = decide(
         [_flow_view(flow, views) for flow in given["flows"]],
         lambda use: views[use.name],
-        lambda flow, name: ahead.get((flow, name)),
+        ParkedJobs(
+            lambda flow, name: parked[flow, name][0].order if (flow, name) in parked else None,
+            lambda flow, name, limit: parked.get((flow, name), [])[:limit],
+        ),
         given["n"],
         given["free"],
         fairness,
@@ -185,7 +205,8 @@ def _world_of(decision: Decision) -> World:
             [one.head.id, one.flow, dict(one.members), one.candidate, one.gated]
             for one in decision.starts
         ],
-        "parks": [[one.head.id, one.flow, one.gate, one.unfit] for one in decision.parks],
+        "parks": _places(decision.parks),
+        "moved": _places(decision.moved),
         "again": decision.again,
         "closed": [[flow, *order] for flow, order in sorted(decision.closed.items())],
         "reserved": {
@@ -193,6 +214,10 @@ def _world_of(decision: Decision) -> World:
             for name, one in decision.reserved.items()
         },
     }
+
+
+def _places(parks: list[Park]) -> list[list[object]]:
+    return [[one.head.id, one.flow, one.gate, one.unfit] for one in parks]
 
 
 def _left(view: GateView) -> World:
@@ -203,7 +228,7 @@ def _left(view: GateView) -> World:
 DECIDE = """
 local answers = {}
 for place, given in ipairs(request) do
-  local views, ahead = {}, {}
+  local views, parked = {}, {}
   for name, gate in pairs(given.gates) do
     gate.shut, gate.template, gate.counted = false, '', 0
     views[name] = gate
@@ -211,19 +236,23 @@ for place, given in ipairs(request) do
   local function order_of(order)
     return { priority = order[1], due_at = order[2], seq = order[3] }
   end
-  for _, one in ipairs(given.ahead) do
-    ahead[one[1] .. one[2]] = order_of(one[3])
-  end
-  for _, flow in ipairs(given.flows) do
-    for at, one in ipairs(flow.shared) do
-      flow.shared[at] = { views[one[1]], one[2] }
-    end
-    for _, head in ipairs(flow.heads) do
+  local function read(heads)
+    for _, head in ipairs(heads) do
       head.order = order_of(head.order)
       for at, one in ipairs(head.keyed) do
         head.keyed[at] = { name = one[1], template = one[1], amount = one[2] }
       end
     end
+    return heads
+  end
+  for _, one in ipairs(given.parked) do
+    parked[one[1] .. one[2]] = read(one[3])
+  end
+  for _, flow in ipairs(given.flows) do
+    for at, one in ipairs(flow.shared) do
+      flow.shared[at] = { views[one[1]], one[2] }
+    end
+    read(flow.heads)
   end
   local fairness
   if given.fairness then
@@ -239,10 +268,20 @@ for place, given in ipairs(request) do
   end
   local decision = Claiming.decide(given.flows, function(use)
     return views[use.name]
-  end, function(flow, name)
-    return ahead[flow .. name]
-  end, given.n, given.free, fairness)
-  local answer = { starts = {}, parks = {}, again = decision.again, closed = {}, reserved = {} }
+  end, {
+    first = function(flow, name)
+      local heads = parked[flow .. name]
+      return heads and heads[1].order
+    end,
+    heads = function(flow, name, limit)
+      local heads = {}
+      for at = 1, math.min(limit, #(parked[flow .. name] or {})) do
+        heads[at] = parked[flow .. name][at]
+      end
+      return heads
+    end,
+  }, given.n, given.free, fairness)
+  local answer = { starts = {}, again = decision.again, closed = {}, reserved = {} }
   for flow, order in pairs(decision.closed) do
     answer.closed[#answer.closed + 1] = { flow, order.priority, order.due_at, order.seq }
   end
@@ -256,8 +295,11 @@ for place, given in ipairs(request) do
   for at, one in ipairs(decision.starts) do
     answer.starts[at] = { one.head.id, one.flow, one.members, one.candidate, one.gated }
   end
-  for at, one in ipairs(decision.parks) do
-    answer.parks[at] = { one.head.id, one.flow, one.gate, one.unfit }
+  for _, list in ipairs({ 'parks', 'moved' }) do
+    answer[list] = {}
+    for at, one in ipairs(decision[list]) do
+      answer[list][at] = { one.head.id, one.flow, one.gate, one.unfit }
+    end
   end
   if fairness then
     Fairness.raise_level(fairness)

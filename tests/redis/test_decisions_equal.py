@@ -75,6 +75,7 @@ def test_random_worlds_reach_every_part_of_a_decision() -> None:
     answers = [decided(world(random)) for _ in range(500)]
     assert sum(bool(one["starts"]) for one in answers) > 100
     assert sum(bool(one["parks"]) for one in answers) > 100
+    assert sum(bool(one["moved"]) for one in answers) > 10
     assert sum(bool(one["closed"]) for one in answers) > 100
     assert sum(one["again"] for one in answers) > 50
     assert any(start[2] for one in answers for start in one["starts"])

@@ -36,7 +36,7 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_BATCH, JobPolicy, NewJob, derived_id
-from headway.core.state import FINAL
+from headway.core.state import FINAL, State
 from headway.stores.ledger.verbs.sweep import LANES
 from headway.stores.postgres import low_water_marks
 from headway.stores.postgres.ledger import PostgresLedger
@@ -278,6 +278,29 @@ async def test_claim_that_parks_reads_more_heads_each_round(here: Site, n: int, 
     # A round writes and the next one reads in one trip, and each reads four times as many heads.
     assert await trips(park) <= 16
     assert (await here.store.read(StatsQuery())).counts["parked"] == n
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("own", [True, False], ids=["a lock each", "one lock"])
+async def test_jobs_that_wait_for_their_other_gate_are_parked_there_together(
+    here: Site, n: int, own: bool
+) -> None:
+    both = [[here.use(LOCK), here.use(PACE)] for _ in range(n if own else 1)]
+    await here.add([here.new(*one) for one in both])
+    first = await here.take(len(both))
+    await here.add([here.new(*one) for _ in range(2 if own else n + 1) for one in both])
+
+    async def park() -> None:
+        while (reply := await here.worker.ask(1, LANE)).again:
+            assert not reply.jobs
+
+    await park()
+    await here.worker.settle(*(Succeeded(job.id, job.run) for job in first))
+    # Each lock is free, its pace is not: the first job is parked there, and the others follow it.
+    # A round reads four times as many heads as the one before; a thousand jobs need two claims.
+    assert await trips(park) <= (14 if n < 1_000 else 50)
+    page = await here.store.read(JobsQuery(states=(State.PARKED,), limit=1_000))
+    assert {(job.parked_at or "").partition(":")[0] for job in page.rows} == {"pace"}
 
 
 @pytest.mark.parametrize("n", SIZES)

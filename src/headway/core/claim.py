@@ -19,9 +19,11 @@ The rules (each is checked against a brute-force oracle):
    these gates. Until it starts, jobs that come after it by priority, due time and arrival take
    nothing that it needs, in any lane. It holds nothing: a job that comes before it takes what is
    free, so no two jobs wait for each other.
-7. If a job with a ticket is parked at another gate, or no longer fits the gate at all, the round
-   ends, because the store must feed the next job before the flow's order is known. If it is parked
-   at the same gate again, nothing behind it can be fed.
+7. If a job with a ticket is parked at another gate, the jobs that are parked behind it at the
+   ticket's gate follow it, as far as they need the other gate, too. The round ends before the first
+   that does not, because the store must feed it before the flow's order is known. None follows a
+   job that no longer fits a gate at all. If it is parked at the same gate again, nothing behind it
+   can be fed.
 """
 
 from __future__ import annotations
@@ -53,6 +55,12 @@ class Start(NamedTuple):
     gated: bool
 
 
+FIRST_FOLLOWERS, MORE_FOLLOWERS = 2, 8
+"""Jobs read first behind one that is parked elsewhere, and the factor for further reads."""
+MOST_FOLLOWERS = 1_000
+"""Most jobs that follow others in a round: the next one is fed, as if it did not follow."""
+
+
 class Park(NamedTuple):
     """A job that is set aside at a keyed gate.
 
@@ -74,14 +82,16 @@ class Decision:
     Attributes:
         starts: jobs to start, in order.
         parks: jobs to park, in the order in which they were examined.
-        again: before the claim was full, heads ran out, an unread flow came next, or a job with a
-            ticket was parked and others must be fed: load and decide again.
+        moved: parked jobs that follow a job of `parks` from its ticket's gate to another.
+        again: before the claim was full, heads ran out, an unread flow came next, or a job that
+            must be fed: load and decide again.
         closed: flows stopped by a shared gate, with the order of the head that did not fit.
         reserved: gates reserved for a head of this round, by name.
     """
 
     starts: list[Start] = field(default_factory=list[Start])
     parks: list[Park] = field(default_factory=list[Park])
+    moved: list[Park] = field(default_factory=list[Park])
     again: bool = False
     closed: dict[int, Order] = field(default_factory=dict[int, Order])
     reserved: dict[str, GateView] = field(default_factory=dict[str, GateView])
@@ -89,14 +99,26 @@ class Decision:
 
 NO_MEMBERS: Mapping[str, str] = {}
 
-FirstParked = Callable[[int, str], Order | None]
-"""Returns the order of the first job parked at (flow, gate) that could pass later, if any."""
+Rank = tuple[int, int, int, int, int]
+"""The sort key of a head among the heads of a lane."""
+
+
+class ParkedJobs(NamedTuple):
+    """How the jobs of a flow that are parked at a gate, and could pass it later, are read.
+
+    Attributes:
+        first: returns the order of the first one, if any.
+        heads: returns the first ones, up to a limit.
+    """
+
+    first: Callable[[int, str], Order | None]
+    heads: Callable[[int, str, int], Sequence[Head]]
 
 
 def decide(
     flows: Sequence[FlowView],
     gate: Callable[[GateUse], GateView],
-    first_parked: FirstParked,
+    parked: ParkedJobs,
     n: int,
     free: int,
     fairness: Fairness | None = None,
@@ -106,7 +128,7 @@ def decide(
     Args:
         flows: non-empty flows of one lane.
         gate: returns the view of a keyed gate; the same object each time.
-        first_parked: returns the order of the first job parked at a gate in a flow.
+        parked: reads the jobs of a flow that are parked at a gate.
         n: maximum number of starts.
         free: maximum number of gated starts.
         fairness: fairness of a fair lane, which counts the starts; None in other lanes.
@@ -119,7 +141,7 @@ def decide(
         decision = _one_flow(flows[0], n, free)
         if decision is not None:
             return decision
-    return _Round(gate, first_parked, n, free, fairness, Decision()).run(flows)
+    return _Round(gate, parked.first, parked.heads, n, free, fairness, Decision()).run(flows)
 
 
 def _one_flow(view: FlowView, n: int, free: int) -> Decision | None:
@@ -175,27 +197,39 @@ class _Round:
         free: remaining number of gated starts.
         parked: (flow, gate) pairs at which a job that could pass later was parked in this round:
             the jobs behind it are held back.
+        followed: (flow, gate) pairs whose parked jobs were read to follow another in this round.
+        emptied: those of them at which no job is parked any more.
+        queue: the next head of each flow: its rank, the flow's place, and its index there. A place
+            of -1 ends the round, because a parked job of that rank must be fed.
         (the others: as for `decide`)
     """
 
     gate: Callable[[GateUse], GateView]
-    first_parked: FirstParked
+    first_parked: Callable[[int, str], Order | None]
+    parked_heads: Callable[[int, str, int], Sequence[Head]]
     n: int
     free: int
     fairness: Fairness | None
     decision: Decision
     parked: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    followed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    emptied: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    queue: list[tuple[Rank, int, int]] = field(default_factory=list[tuple[Rank, int, int]])
 
     def run(self, flows: Sequence[FlowView]) -> Decision:
-        queue = [
+        self.queue = [
             (rank(view.heads[0].order, view.tenant, self.fairness), place, 0)
             for place, view in enumerate(flows)
             if view.heads
         ]
+        queue = self.queue
         heapq.heapify(queue)
         decision = self.decision
         while queue and len(decision.starts) < self.n and not decision.again:
             queued, place, index = heapq.heappop(queue)
+            if place < 0:
+                decision.again = True
+                break
             view = flows[place]
             current = rank(view.heads[index].order, view.tenant, self.fairness)
             if current != queued:
@@ -261,8 +295,44 @@ class _Round:
             self.parked.add((view.flow, blocked.name))
             self.reserve(head, [(self.gate(blocked), blocked.amount)])
         if head.ticket is not None and (never_passes or blocked.name != head.ticket):
-            self.decision.again = True
+            self.follow(view, head, "" if never_passes else blocked.name)
         return True
+
+    def follow(self, view: FlowView, head: Head, gate: str) -> None:
+        """Move the jobs that are parked at a head's ticket's gate behind it, if they need its gate.
+
+        Otherwise each would be fed and examined, only to be parked behind it.
+
+        Args:
+            gate: where the head was parked; "" if no job may follow it.
+        """
+        ticket = head.ticket or ""
+        if (view.flow, ticket) in self.followed:
+            return
+        self.followed.add((view.flow, ticket))
+        limit, read = FIRST_FOLLOWERS, 0
+        while True:
+            behind = self.parked_heads(view.flow, ticket, limit)
+            for other in behind[read:]:
+                if not self.follows(other, head, gate):
+                    place = (rank(other.order, view.tenant, self.fairness), -1, 0)
+                    heapq.heappush(self.queue, place)
+                    return
+                self.decision.moved.append(Park(other, view.flow, gate, 0))
+            read = len(behind)
+            if read < limit:
+                self.emptied.add((view.flow, ticket))
+                return
+            limit *= MORE_FOLLOWERS
+
+    def follows(self, other: Head, head: Head, gate: str) -> bool:
+        """Return whether a parked job, if it were fed, could only be parked behind a head."""
+        if other.order < head.order or len(self.decision.moved) >= MOST_FOLLOWERS:
+            return False
+        for use in other.keyed:
+            if use.name == gate:
+                return not self.gate(use).never_fits(use.amount)
+        return False
 
     def closed_gate(
         self, view: FlowView, head: Head, uses: Sequence[GateUse]
@@ -276,9 +346,10 @@ class _Round:
                 return use, False
             if (view.flow, use.name) in self.parked:
                 return use, False
-            parked = self.first_parked(view.flow, use.name)
-            if parked is not None and parked < head.order:
-                return use, False
+            if (view.flow, use.name) not in self.emptied:
+                parked = self.first_parked(view.flow, use.name)
+                if parked is not None and parked < head.order:
+                    return use, False
         return None
 
     def start(
@@ -296,7 +367,7 @@ class _Round:
         self.decision.starts.append(Start(head, view.flow, members, candidate, gated))
 
 
-def rank(order: Order, tenant: str, fairness: Fairness | None) -> tuple[int, int, int, int, int]:
+def rank(order: Order, tenant: str, fairness: Fairness | None) -> Rank:
     """Return the sort key of a head among the heads of a lane; the lowest goes first."""
     level, own = fairness.rank(tenant) if fairness else (0, 0)
     return (order.priority, level, own, order.due_at, order.seq)

@@ -8,7 +8,7 @@ from itertools import chain, islice, takewhile
 
 from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.core.cascade import CANDIDATE, in_turn
-from headway.core.claim import Decision, Park, Start, decide, rank
+from headway.core.claim import Decision, Park, ParkedJobs, Start, decide, rank
 from headway.core.fairness import Fairness
 from headway.core.flow import FlowView, Head, Order
 from headway.core.gates.spec import GateUse, implicit_gates
@@ -128,9 +128,8 @@ class LaneClaim:
             views = self._views(n - len(started), free)
             if not views:
                 break
-            decision = decide(
-                views, self._view, self._first_parked, n - len(started), free, self.fairness
-            )
+            parked = ParkedJobs(self._first_parked, self._parked_heads)
+            decision = decide(views, self._view, parked, n - len(started), free, self.fairness)
             by_flow = {view.flow: view for view in views}
             self._write(decision, by_flow)
             # After the write: a rate opens again when the new starts leave its window.
@@ -139,7 +138,7 @@ class LaneClaim:
                 started.append((start, by_flow[start.flow]))
                 free -= start.gated
             self.parked_last = len(decision.parks)
-            self.parked += self.parked_last
+            self.parked += self.parked_last + len(decision.moved)
             if not decision.again:
                 break
             if self.parked >= PARKS:
@@ -324,18 +323,20 @@ class LaneClaim:
         keyed = [(head, view.flow) for view in views for head in view.heads if head.keyed]
         if not keyed:
             return
+        # A job with a ticket may be parked at another of its gates; others then follow it.
+        tickets = {head.ticket for head, _ in keyed[:most] if head.ticket and len(head.keyed) > 1}
         # Most jobs of a cascade start at their first candidates.
-        self._prefetch([*_uses_in_turn(keyed[:most], 0, 1)])
+        self._prefetch([*_uses_in_turn(keyed[:most], 0, 1)], sorted(tickets))
         later = [] if most is None else keyed[most:]
         cascades = [one for one in keyed if one[0].candidates]
         cascades.sort(key=lambda one: one[0].order)
         self.candidates = chain(_uses_in_turn(later, 0, 1), _uses_in_turn(cascades, 1, None))
 
-    def _prefetch(self, uses: Sequence[tuple[GateUse, int]]) -> None:
+    def _prefetch(self, uses: Sequence[tuple[GateUse, int]], tickets: Sequence[str] = ()) -> None:
         if uses:
             queues = [(use.name, flow) for use, flow in uses]
             self.queues_read.update(queues)
-            self.ledger.read_ahead(ReadAhead(queues=queues))
+            self.ledger.read_ahead(ReadAhead(queues=queues, gates=tickets))
             self.cache.prefetch_uses([use for use, _ in uses])
 
     def _prefetch_more(self) -> bool:
@@ -357,6 +358,9 @@ class LaneClaim:
         while (gate, flow) not in self.queues_read and self._prefetch_more():
             pass
         return self.ledger.jobs.parked_order(gate, flow)
+
+    def _parked_heads(self, flow: int, gate: str, limit: int) -> Sequence[Head]:
+        return self.ledger.jobs.parked_heads(gate, flow, limit)
 
     # Results
 
@@ -423,12 +427,14 @@ class LaneClaim:
             if renew_at is not None:
                 self._record_opening(renew_at)
         if decision.parks:
-            self._write_parks(decision.parks)
+            self._write_parks(decision)
         self._feed_after(decision, writer.ended)
 
-    def _write_parks(self, parks: Sequence[Park]) -> None:
+    def _write_parks(self, decision: Decision) -> None:
+        parks = decision.parks
         groups: dict[tuple[str, int], list[Park]] = {}
-        for park in parks:
+        # Behind the jobs that the moved ones follow: the first of a group sets the gate's timer.
+        for park in (*parks, *decision.moved):
             groups.setdefault((park.gate, park.unfit), []).append(park)
         for (gate, unfit), group in groups.items():
             self.ledger.jobs.park([park.head.order.seq for park in group], gate, unfit=unfit)

@@ -181,7 +181,7 @@ class JobTable(Protocol):
         ...
 
     def park(self, seqs: Sequence[int], gate: str, *, unfit: int) -> None:
-        """Park waiting jobs at a gate now, and remove their tickets.
+        """Park jobs that wait, or are parked elsewhere, at a gate now, and remove their tickets.
 
         Args:
             unfit: how many permits each needs there, if that is more than the gate's capacity;

@@ -258,6 +258,8 @@ class MemoryJobs:
     def park(self, seqs: Sequence[int], gate: str, *, unfit: int) -> None:
         for seq in seqs:
             row = self._rows[seq].clone()
+            if row.state is State.PARKED:
+                row.blocked_ms += self._time.now - row.parked_since
             row.state = State.PARKED
             row.ticket, row.ticket_amount = None, unfit
             row.parked_at, row.unfit = gate, unfit > 0

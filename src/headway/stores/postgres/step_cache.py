@@ -39,6 +39,7 @@ class StepCache:
         parked: jobs parked at gates, and the tickets of jobs fed from them.
         workers: numbers of workers' rows as last read or written; 0 for no row.
         totals: sums of a rate's starts, by gate and time: until then, and later.
+        oldest_starts: a rate's first starts after a time, by gate, time and limit.
     """
 
     def __init__(self) -> None:
@@ -59,6 +60,7 @@ class StepCache:
         self.new_marks: dict[int, tuple[dict[int, tuple[int, int]], int]] = {}
         self.workers: dict[str, int] = {}
         self.totals: dict[str, dict[int, tuple[int, int]]] = {}
+        self.oldest_starts: dict[str, dict[tuple[int, int], list[tuple[int, int]]]] = {}
         self.finished: dict[tuple[str, int, str], Row | None] = {}
         self.promoted: Rows | None = None
         self.kept_events: int | None = None

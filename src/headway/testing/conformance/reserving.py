@@ -23,6 +23,15 @@ LINE = Slots("line", 2)
 OFTEN = Rate("often:{phone}", 2, "2s")
 
 
+async def hold_a_and_b(rig: Rig) -> list[Claimed]:
+    """Return two runs that hold `repo:a` and `repo:b`."""
+    await rig.declare(REPO)
+    holders = [await rig.add(gates=(one,)) for one in (A, B)]
+    runs = await rig.worker.take(9)
+    assert [run.id for run in runs] == [job.id for job in holders]
+    return runs
+
+
 class TicketGroup(ConformanceGroup):
     """No feed is lost, and no job that cannot start blocks another."""
 
@@ -55,17 +64,65 @@ class TicketGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [jobs[2].id]
 
     async def test_ticketed_head_that_parks_elsewhere_feeds_the_next(self, rig: Rig) -> None:
-        await rig.declare(REPO)
-        both = (A, B)
-        holder_a = await rig.add(gates=(A,))
-        holder_b = await rig.add(gates=(B,))
-        stuck = await rig.add(gates=both)
+        run_a, _ = await hold_a_and_b(rig)
+        stuck = await rig.add(gates=(A, B))
         last = await rig.add(gates=(A,))
-        run_a, run_b = await rig.worker.take(9)
-        assert (run_a.id, run_b.id) == (holder_a.id, holder_b.id)
+        assert await rig.worker.take(9) == []
         await rig.worker.settle(Succeeded(run_a.id, run_a.run))
         assert await rig.worker.take_ids(9) == [last.id]
         assert (await rig.view(stuck.id)).parked_at == "repo:b"
+
+    async def test_jobs_behind_a_head_that_parks_elsewhere_follow_it_in_order(
+        self, rig: Rig
+    ) -> None:
+        runs = await hold_a_and_b(rig)
+        both = await rig.add_many(20, gates=(A, B), due_at=rig.clock())
+        last = await rig.add(gates=(A,), due_at=rig.clock())
+        assert await rig.worker.take(9) == []
+        rig.clock.advance(4_000)
+        await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
+        (run,) = await rig.worker.take(9)
+        assert run.id == last.id
+        assert [(await rig.view(job.id)).parked_at for job in both] == ["repo:b"] * 20
+        rig.clock.advance(500)
+        await rig.worker.settle(*(Succeeded(one.id, one.run) for one in (run, runs[1])))
+        for job in both[:3]:
+            (run,) = await rig.worker.take(9)
+            assert run.id == job.id
+            assert (await rig.view(job.id)).runs[0].blocked_ms == 4_500
+            await rig.worker.settle(Succeeded(run.id, run.run))
+
+    async def test_only_jobs_that_need_the_same_gate_follow_a_head(self, rig: Rig) -> None:
+        runs = await hold_a_and_b(rig)
+        stuck = await rig.add(gates=(A, B))
+        passes = await rig.add(gates=(A,))
+        behind = await rig.add(gates=(A, B))
+        young = await rig.add(gates=(A, keyed(REPO, url="c")))
+        assert await rig.worker.take(9) == []
+        await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
+        (run,) = await rig.worker.take(9)
+        assert run.id == passes.id
+        places = [(await rig.view(job.id)).parked_at for job in (stuck, behind, young)]
+        assert places == ["repo:b", "repo:a", "repo:a"]
+        await rig.worker.settle(Succeeded(run.id, run.run))
+        assert await rig.worker.take_ids(9) == [young.id]
+
+    async def test_job_that_never_fits_a_gate_follows_no_head_there(self, rig: Rig) -> None:
+        await rig.declare(REPO, LICENCE)
+        await rig.cap("licence:cad", 2)
+        holders = [await rig.add(gates=(one,)) for one in (A, use(LICENCE, 2))]
+        stuck = await rig.add(gates=(A, use(LICENCE, 2)))
+        never = await rig.add(gates=(A, use(LICENCE, 3)))
+        small = await rig.add(gates=(A, use(LICENCE, 1)))
+        runs = await rig.worker.take(9)
+        assert [run.id for run in runs] == [job.id for job in holders]
+        assert await rig.worker.take(9) == []
+        await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
+        assert await rig.worker.take(9) == []
+        await rig.act(Verb.CANCEL, stuck.id)
+        await rig.worker.settle(Succeeded(runs[1].id, runs[1].run))
+        assert await rig.worker.take_ids(9) == [small.id]
+        assert (await rig.view(never.id)).parked_at == "licence:cad"
 
     async def test_head_behind_a_ticket_is_fed_when_the_window_of_a_rate_ends(
         self, rig: Rig

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -371,9 +372,15 @@ _TRIM_STARTS = Write(
     " ORDER BY s.gate, s.at) AS one))",
     of("start"),
 )
-_OLDEST_STARTS = Select(
-    "SELECT at, n FROM @start WHERE gate = $1 AND at > $2 ORDER BY at LIMIT $3", of("start")
+_OLDEST_STARTS = (
+    "SELECT gate.name, first.at, first.n FROM unnest($1::text[]) AS gate (name) CROSS JOIN LATERAL"
+    " (SELECT at, n FROM @start AS s WHERE s.gate = gate.name AND s.at > $2"
+    " ORDER BY s.at LIMIT $3) AS first"
 )
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class PostgresStarts(SqlTable[Session]):
@@ -395,6 +402,7 @@ class PostgresStarts(SqlTable[Session]):
         gone, left = self._totals(gate, until_at)
         if gone:
             session.gather(_TRIM_STARTS, gate, (gate, until_at), _trimmed)
+            _forget(session, (gate,))
             session.cache.totals[gate] = {until_at: (0, left)}
         return gone
 
@@ -410,31 +418,49 @@ class PostgresStarts(SqlTable[Session]):
 
     def _read(self, gate: str, at: int) -> None:
         """Read the sums of a rate, and of cached rates of the same declaration."""
-        session = self._session
-        row = session.cache.gates.get(gate)
+        session, totals = self._session, self._session.cache.totals
+        alike = self._alike(gate, totals, at)
+        for name, gone, left in session.fetch(_START_TOTALS, (Texts(alike), at)):
+            totals[name][at] = (gone, left)
+        for name in alike:
+            totals[name].setdefault(at, (0, 0))
+
+    def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
+        asked = after_at, limit
+        session, oldest = self._session, self._session.cache.oldest_starts
+        if asked not in oldest.get(gate, ()):
+            # Of each rate of the same declaration: a claim may park jobs at many of them.
+            alike = self._alike(gate, oldest, asked)
+            for name, *start in session.fetch(_OLDEST_STARTS, (Texts(alike), *asked)):
+                oldest[name].setdefault(asked, []).append(tuple(start))
+            for name in alike:
+                oldest[name].setdefault(asked, [])
+        return oldest[gate][asked]
+
+    def _alike(self, gate: str, known: dict[str, dict[Key, Value]], key: Key) -> list[str]:
+        """Return a rate, and cached rates of the same declaration, of which `key` is not known."""
+        gates = self._session.cache.gates
+        row = gates.get(gate)
         alike = [gate]
         if row is not None:
             alike += [
                 name
-                for name, one in session.cache.gates.items()
+                for name, one in gates.items()
                 if one is not None
                 and one.used
                 and one.template == row.template
                 and name != gate
-                and at not in session.cache.totals.get(name, ())
+                and key not in known.get(name, ())
             ]
         for name in alike:
-            session.cache.totals.setdefault(name, {})[at] = (0, 0)
-        for name, gone, left in session.fetch(_START_TOTALS, (Texts(alike), at)):
-            session.cache.totals[name][at] = (gone, left)
-
-    def oldest(self, gate: str, after_at: int, limit: int) -> list[tuple[int, int]]:
-        return [(at, n) for at, n in self._session.select(_OLDEST_STARTS, gate, after_at, limit)]
+            known.setdefault(name, {})
+        return alike
 
 
 def _forget(session: Session, gates: Iterable[str]) -> None:
     for gate in gates:
         session.cache.totals.pop(gate, None)
+        session.cache.oldest_starts.pop(gate, None)
 
 
 def _trimmed(rows: list[tuple[str, int]]) -> tuple[Texts, Numbers]:

@@ -482,7 +482,9 @@ FEED = Write(
 )
 PARK = Write(
     "UPDATE @job SET state = 2, parked_at = $2, unfit = $3::bigint > 0, parked_since = @now,"
-    " ticket = NULL, ticket_amount = $3::bigint WHERE seq = ANY ($1)",
+    " ticket = NULL, ticket_amount = $3::bigint,"
+    " blocked_ms = blocked_ms + CASE state WHEN 2 THEN @now - parked_since ELSE 0 END"
+    " WHERE seq = ANY ($1)",
     of("waiting", "parked", "job"),
 )
 

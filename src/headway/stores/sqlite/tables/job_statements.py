@@ -184,7 +184,8 @@ FEED = (
 )
 PARK = (
     "UPDATE job SET state = 2, parked_at = ?2, unfit = ?3 > 0, parked_since = ?4, ticket = NULL,"
-    " ticket_amount = ?3 WHERE seq IN carray(?1)"
+    " ticket_amount = ?3, blocked_ms = blocked_ms + iif(state = 2, ?4 - parked_since, 0)"
+    " WHERE seq IN carray(?1)"
 )
 _FLOWS = "json_group_array(DISTINCT flow)"
 _ENDED = "INDEXED BY job_ended_badly WHERE state >= 6 AND state = "

@@ -50,9 +50,8 @@ local function note_closed(work, views, decision)
   end
 end
 
--- Group jobs to park by gate and amount of those that never fit, in order of first use.
-local function grouped(parks)
-  local groups, at = {}, {}
+-- Add jobs to groups by gate and amount of those that never fit, in order of first use.
+local function grouped(groups, at, parks)
   for _, park in ipairs(parks) do
     local place = park.unfit .. ':' .. park.gate
     local group = at[place]
@@ -63,11 +62,14 @@ local function grouped(parks)
     end
     group.ids[#group.ids + 1] = park.head.id
   end
-  return groups
 end
 
-local function write_parks(work, parks)
-  for _, group in ipairs(grouped(parks)) do
+local function write_parks(work, decision)
+  local parks, groups, at = decision.parks, {}, {}
+  grouped(groups, at, parks)
+  -- Behind the jobs that the moved ones follow: the first of a group sets the gate's timer.
+  grouped(groups, at, decision.moved)
+  for _, group in ipairs(groups) do
     Jobs.park(group.ids, group.gate, group.unfit)
     if group.unfit == 0 then
       local use = CachedGates.use_at(group.first, group.gate)
@@ -107,7 +109,7 @@ local function write(work, decision, by_flow)
       LaneFlows.note_opening(work, renew_at)
     end
   end
-  write_parks(work, decision.parks)
+  write_parks(work, decision)
   local known = {}
   feed_next(work, decision.parks, known)
   feed_next(work, decision.starts, known)
@@ -162,7 +164,11 @@ local function one_round(work, n, free, started)
     end
     return of_flow[name] or nil
   end
-  local decision = Claiming.decide(views, gate, ahead, n, free, work.fairness)
+  local function heads(flow, name, limit)
+    return Jobs.parked_heads(name, flow, limit)
+  end
+  local parked = { first = ahead, heads = heads }
+  local decision = Claiming.decide(views, gate, parked, n, free, work.fairness)
   write(work, decision, by_flow)
   -- After writing, because a rate opens again when the jobs just started leave its window.
   note_closed(work, views, decision)
@@ -197,7 +203,7 @@ function LaneClaim.take(work, n, free)
     end
     free = free - count_gated(decision.starts)
     work.parked_last = #decision.parks
-    work.parked = work.parked + work.parked_last
+    work.parked = work.parked + work.parked_last + #decision.moved
     if not decision.again then
       break
     end

@@ -20,17 +20,22 @@
 --    these gates. Until it starts, jobs that come after it by priority, due time and arrival take
 --    nothing that it needs, in any lane. It holds nothing: a job that comes before it takes what is
 --    free, so no two jobs wait for each other.
--- 7. If a job with a ticket is parked at another gate, or no longer fits the gate at all, the round
---    ends, because the store must feed the next job before the flow's order is known. If it is parked
---    at the same gate again, nothing behind it can be fed.
+-- 7. If a job with a ticket is parked at another gate, the jobs that are parked behind it at the
+--    ticket's gate follow it, as far as they need the other gate, too. The round ends before the first
+--    that does not, because the store must feed it before the flow's order is known. None follows a
+--    job that no longer fits a gate at all. If it is parked at the same gate again, nothing behind it
+--    can be fed.
 -- needs: base.python, rules.cascade, rules.fairness, rules.gate_view
 
 local Claiming = {}
 
+local FIRST_FOLLOWERS = 2
+local MORE_FOLLOWERS = 8
+local MOST_FOLLOWERS = 1000
 local NO_MEMBERS = {}
 
 -- Decide one round of a claim.
-function Claiming.decide(flows, gate, first_parked, n, free, fairness)
+function Claiming.decide(flows, gate, parked, n, free, fairness)
   if #flows == 1 and fairness == nil then
     local decision = Claiming.one_flow(flows[1], n, free)
     if decision ~= nil then
@@ -39,12 +44,23 @@ function Claiming.decide(flows, gate, first_parked, n, free, fairness)
   end
   return Claiming.run({
     gate = gate,
-    first_parked = first_parked,
+    first_parked = parked.first,
+    parked_heads = parked.heads,
     n = n,
     free = free,
     fairness = fairness,
-    decision = { starts = {}, parks = {}, again = false, closed = {}, reserved = {} },
+    decision = {
+      starts = {},
+      parks = {},
+      moved = {},
+      again = false,
+      closed = {},
+      reserved = {},
+    },
     parked = {},
+    followed = {},
+    emptied = {},
+    queue = {},
   }, flows)
 end
 
@@ -111,7 +127,14 @@ function Claiming.one_flow(view, n, free)
     local one, amount = each6[1], each6[2]
     GateView.take_many(one, amount, #starts)
   end
-  local decision = { starts = starts, parks = {}, again = false, closed = {}, reserved = {} }
+  local decision = {
+    starts = starts,
+    parks = {},
+    moved = {},
+    again = false,
+    closed = {},
+    reserved = {},
+  }
   if #starts == #heads then
     decision.again = #starts < n and view.more
   else
@@ -147,18 +170,24 @@ function Claiming.is_plain(view, heads)
 end
 
 function Claiming.run(self, flows)
-  local queue = {}
+  local list = {}
   for at, view in ipairs(flows) do
     local place = at - 1
     if #view.heads > 0 then
-      queue[#queue + 1] = { Claiming.rank(view.heads[1].order, view.tenant, self.fairness), place, 0 }
+      list[#list + 1] = { Claiming.rank(view.heads[1].order, view.tenant, self.fairness), place, 0 }
     end
   end
+  self.queue = list
+  local queue = self.queue
   Python.heapify(queue)
   local decision = self.decision
   while #queue > 0 and #decision.starts < self.n and not decision.again do
     local found = Python.heappop(queue)
     local queued, place, index = found[1], found[2], found[3]
+    if place < 0 then
+      decision.again = true
+      break
+    end
     local view = flows[place + 1]
     local current = Claiming.rank(view.heads[index + 1].order, view.tenant, self.fairness)
     if not Python.alike(current, queued) then
@@ -259,9 +288,51 @@ function Claiming.start_or_park(self, view, head)
     Claiming.reserve(self, head, { { self.gate(blocked), blocked.amount } })
   end
   if head.ticket ~= nil and (never_passes or blocked.name ~= head.ticket) then
-    self.decision.again = true
+    Claiming.follow(self, view, head, never_passes and '' or blocked.name)
   end
   return true
+end
+
+-- Move the jobs that are parked at a head's ticket's gate behind it, if they need its gate.
+--
+-- Otherwise each would be fed and examined, only to be parked behind it.
+function Claiming.follow(self, view, head, gate)
+  local ticket = head.ticket or ''
+  if self.followed[view.flow .. '\0' .. ticket] ~= nil then
+    return
+  end
+  self.followed[view.flow .. '\0' .. ticket] = true
+  local limit, read = FIRST_FOLLOWERS, 0
+  while true do
+    local behind = self.parked_heads(view.flow, ticket, limit)
+    for _, other in ipairs(Python.slice(behind, read + 1)) do
+      if not Claiming.follows(self, other, head, gate) then
+        local place = { Claiming.rank(other.order, view.tenant, self.fairness), -1, 0 }
+        Python.heappush(self.queue, place)
+        return
+      end
+      table.insert(self.decision.moved, { head = other, flow = view.flow, gate = gate, unfit = 0 })
+    end
+    read = #behind
+    if read < limit then
+      self.emptied[view.flow .. '\0' .. ticket] = true
+      return
+    end
+    limit = limit * MORE_FOLLOWERS
+  end
+end
+
+-- Return whether a parked job, if it were fed, could only be parked behind a head.
+function Claiming.follows(self, other, head, gate)
+  if Python.less({ other.order.priority, other.order.due_at, other.order.seq }, { head.order.priority, head.order.due_at, head.order.seq }) or #self.decision.moved >= MOST_FOLLOWERS then
+    return false
+  end
+  for _, use in ipairs(other.keyed) do
+    if use.name == gate then
+      return not GateView.never_fits(self.gate(use), use.amount)
+    end
+  end
+  return false
 end
 
 -- Return the first keyed gate that the head cannot pass, and whether it never will.
@@ -277,9 +348,11 @@ function Claiming.closed_gate(self, view, head, uses)
     if self.parked[view.flow .. '\0' .. use.name] ~= nil then
       return { use, false }
     end
-    local parked = self.first_parked(view.flow, use.name)
-    if parked ~= nil and Python.less({ parked.priority, parked.due_at, parked.seq }, { head.order.priority, head.order.due_at, head.order.seq }) then
-      return { use, false }
+    if self.emptied[view.flow .. '\0' .. use.name] == nil then
+      local parked = self.first_parked(view.flow, use.name)
+      if parked ~= nil and Python.less({ parked.priority, parked.due_at, parked.seq }, { head.order.priority, head.order.due_at, head.order.seq }) then
+        return { use, false }
+      end
     end
   end
   return nil

@@ -150,10 +150,13 @@ function JobParking.feed(heads, gate, amounts)
   end)
 end
 
--- Park waiting jobs at a gate now, and remove their tickets.
+-- Park jobs at a gate now, and remove their tickets. They wait, or are parked at another gate.
 --   unfit: how many permits each needs there, if that is more than the gate's capacity; 0 otherwise.
 function JobParking.park(ids, gate, unfit)
   change(ids, function(row)
+    if row.state == 'parked' then
+      row.blocked_ms = row.blocked_ms + Time.now - row.parked_since
+    end
     row.state = 'parked'
     row.ticket, row.ticket_amount = nil, unfit
     row.parked_at, row.unfit = gate, unfit > 0
