@@ -227,6 +227,8 @@ async def test_token_for_one_lane_sees_only_that_lane_and_can_pause_no_other():
             assert (await http.get("/ui/gates")).status_code == 403
             assert (await http.get("/ui/lanes?lane=theirs")).status_code == 403
             assert (await http.get("/ui/-/do/pause-lane?lane=theirs")).status_code == 403
+            other = await do(http, "/ui/-/do/pause-lane?lane=mine", lane="theirs")
+            assert other.status_code == 403
             assert (await do(http, "/ui/-/do/pause-lane?lane=mine")).status_code == 303
         assert await closed(rig, "lane:mine")
 

@@ -23,6 +23,7 @@ from headway.core.gates.slots import Slots
 from headway.core.job import FollowUp, JobPolicy, NewJob, derived_id
 from headway.core.retry import RetryPolicy
 from headway.core.state import State
+from headway.web.pages import jobs as jobs_page
 from headway.web.pages.dead import error_of
 from headway.web.pages.job import timeline
 from headway.web.pages.jobs import carried
@@ -293,6 +294,15 @@ async def test_job_is_cancelled_made_due_edited_and_retried_with_other_arguments
         job = await job_of(rig, made)
         assert (job.state, job.life, json.loads(job.args)) == (State.SCHEDULED, 2, {"n": 3})
         assert "life 2" in await text_of(http, page)
+
+
+async def test_search_shows_the_change_of_an_action_at_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jobs_page, "FILTERED_S", 3_600)
+    async with operating() as (rig, http):
+        made = await rig.send()
+        assert await ids_on(http, "/ui/jobs", state="waiting") == [made]
+        await do(http, f"/ui/-/do/cancel-job?job={made}")
+        assert await ids_on(http, "/ui/jobs", state="waiting") == []
 
 
 async def test_invalid_or_masked_arguments_are_refused_in_the_form():
@@ -684,6 +694,8 @@ async def test_tenants_token_sees_and_moves_only_its_own_jobs(url: str):
         async with signed_in(rig, text) as http:
             assert await ids_on(http, "/ui/jobs") == [own]
             assert await ids_on(http, "/ui/jobs", lane="mail") == [own]
+            # The store has no counts of a tenant's jobs.
+            assert "waiting <b>" not in (await http.get("/ui/jobs?lane=mail")).text
             assert (await http.get("/ui/jobs?tenant=umbra")).status_code == 403
             assert await ids_on(http, "/ui/jobs", id=other) == []
             assert (await http.get(f"/ui/jobs/{own}")).status_code == 200
@@ -715,6 +727,9 @@ async def test_lanes_token_sees_only_the_jobs_of_its_lanes():
         text = await rig.token(Role.OPERATOR, name="mailer", lanes=["mail-*"])
         async with signed_in(rig, text) as http:
             assert await ids_on(http, "/ui/jobs") == [own]
+            # Jobs by state are counted for all lanes together, or for one.
+            assert "waiting <b>" not in (await http.get("/ui/jobs")).text
+            assert "waiting <b>1</b></a>" in (await http.get("/ui/jobs?lane=mail-1")).text
             assert (await http.get("/ui/jobs?lane=calls")).status_code == 403
             assert (await http.get(f"/ui/jobs/{other}")).status_code == 404
             assert (await http.get("/ui/dead?lane=calls")).status_code == 403

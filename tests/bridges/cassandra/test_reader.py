@@ -75,10 +75,13 @@ async def test_partition_is_deleted_as_a_whole_and_read_once_more() -> None:
 
 
 async def test_other_readers_wait_for_the_leader_and_continue_where_it_stopped() -> None:
-    world = World()
+    world = World(settings=SETTINGS.model_copy(update={"every": 20_000}))
     jobs = await laid(world)
     first, second = world.reader(), world.reader()
     assert await first.round()
+    assert not await second.round()
+    # The lead outlasts the time between two rounds, even if that is longer than usual.
+    world.clock.advance(59_000)
     assert not await second.round()
     await stand_at(world, jobs, 5 * MINUTE)  # the first leader's lease has ended
     assert await second.round()
@@ -293,6 +296,30 @@ async def test_round_ends_if_another_has_led_since_it_started() -> None:
     assert await world.made() == len(jobs)
 
 
+async def test_lead_is_kept_while_a_partition_of_many_pages_is_read() -> None:
+    world = World()
+    # All rows are in one partition.
+    world.link.settings = SETTINGS.model_copy(update={"shards": 1})
+    jobs = [world.job(HOUR + n) for n in range(18)]
+    await world.calendar().enqueue(jobs)
+    await stand_at(world, jobs, 15 * MINUTE)
+    pages: list[Values] = []
+    others: list[bool] = []
+
+    async def take_long(statement: Cql, values: Values) -> None:
+        bucket = bucket_name(minute_of(jobs[0].due_at or 0))
+        if statement is Cql.READ_BUCKET and bucket in values and len(pages) < 7:
+            pages.append(values)
+            world.clock.advance(LEASE_MS // 3)
+            others.append(await world.reader().round())
+
+    world.link.after = take_long
+    assert await world.reader().round()
+    assert await world.made() == len(jobs)
+    # The last of these reads finds nothing.
+    assert others == [False] * 7
+
+
 async def test_job_refused_by_a_full_lane_stays_and_moves_later() -> None:
     world = World()
     await world.store.define(_limit("tight", 3))
@@ -317,12 +344,22 @@ async def test_bucket_with_immovable_rows_is_not_done() -> None:
     world = World()
     job = world.job(HOUR, gates=(GateUse(name="no such gate", template="no such gate"),))
     await world.calendar().enqueue([job])
+    bucket = bucket_name(minute_of(job.due_at or 0))
     world.clock.advance(3 * HOUR)
+    reads: list[Values] = []
+
+    async def note(statement: Cql, values: Values) -> None:
+        if statement is Cql.READ_BUCKET and bucket in values:
+            reads.append(values)
+
+    world.link.before = note
     reader = world.reader()
     await reader.round()
     assert world.link.left == 1
+    # Rows that cannot move are read once in a round.
+    assert len(reads) == len(set(reads)) == SETTINGS.shards
     assert reader.progress is not None
-    assert bucket_name(reader.progress.done_through + 1) == bucket_name(minute_of(job.due_at or 0))
+    assert bucket_name(reader.progress.done_through + 1) == bucket
 
 
 async def test_row_that_no_store_accepts_is_set_aside_with_the_reason() -> None:

@@ -320,6 +320,9 @@ class Partition:
     def get_watermark_offsets(self, *_: object, **__: object) -> tuple[int, int]:
         return self._ends
 
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        pass
+
 
 @pytest.mark.parametrize(
     ("code", "kept"),
@@ -340,6 +343,10 @@ def test_lag_of_an_idle_partition_counts_its_messages(
     bridge._start_offsets["orders", 0] = committed
     bridge._update_partitions(cast("Consumer", Partition(low=10, high=15)))
     assert bridge.tally.lag == {("orders", 0): lag}
+    # Messages that are read, but held back, are not stored either.
+    bridge._held["orders", 0] = [incoming(0, offset) for offset in (10, 11)]
+    bridge._update_partitions(cast("Consumer", Partition(low=10, high=15)))
+    assert bridge.tally.lag == {("orders", 0): lag + 2}
 
 
 async def test_message_whose_key_has_another_body_is_refused_alone() -> None:

@@ -66,7 +66,10 @@ async def test_technician_is_stored_changed_and_forgotten_and_each_change_is_fou
         rest = await field.rig.ask(None, "/technicians", limit=1, cursor=listed["cursor"])
         assert [one["on_duty"] for one in rest["rows"]] == [False]
         assert rest["cursor"] is None
-        assert (await call(field, "DELETE", "/ada-king")).status_code == 204
+        late = await call(field, "DELETE", "/ada-king", headers=headers)
+        problem(late, 409, "revision_conflict")
+        removed = await call(field, "DELETE", "/ada-king", headers={"If-Match": "*"})
+        assert removed.status_code == 204
         problem(await call(field, "GET", "/ada-king"), 404, "unknown_record")
 
 
@@ -98,7 +101,7 @@ async def test_id_with_nul_is_refused_before_a_database_reads_it(tmp_path: Path,
 async def test_import_adds_and_changes_and_a_bad_row_writes_nothing(tmp_path: Path):
     async with a_field(tmp_path, work=False) as field:
         rows = "ID;Name;Phone;Lat;Lon;Skills;On_Duty;Channel\n"
-        first = rows + "ada;Ada;+15550000001;52.52;13.40;gas|Heat;yes;VOICE\n\n"
+        first = rows + "ada;Ada;+15550000001;52.52;13.40;gas|Heat;yes;VOICE\n\n;;;;;;;\n"
         told = (await imported(field, "\ufeff" + first)).json()
         assert told == {
             "rows": 1,
