@@ -210,6 +210,11 @@ async def test_viewer_sees_the_page_without_buttons_and_a_tenants_token_no_link(
             assert (await other.get("/ui/-/do/automations-dispatch")).status_code == 403
             run = await other.get("/ui/-/do/automations-run?automation=a")
             assert run.status_code == 403
+            token = (await other.get("/ui")).text.partition('name="form" value="')[2]
+            form = {"form": token.partition('"')[0], "automation": "a"}
+            run = await other.post("/ui/-/do/automations-run", data=form)
+            assert run.status_code == 403
+        assert await jobs(rig, State.WAITING) == (job,)
 
 
 async def test_token_of_other_lanes_sees_starts_and_ends_no_session(tmp_path: Path):

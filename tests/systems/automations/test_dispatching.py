@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +30,7 @@ from headway.contract.views import (
     StatsQuery,
     TimetableQuery,
 )
-from headway.core.errors import StoreUnavailable, UnknownJob
+from headway.core.errors import InvalidValue, StoreUnavailable, UnknownJob
 from headway.core.state import State
 from headway.core.timetable.schedule import format_schedule
 from headway.runtime.chores import TimetableChore
@@ -40,6 +40,7 @@ from headway.runtime.timing import REAL, Timing
 from headway.runtime.worker.worker import Worker
 from headway.server import middleware
 from headway.stores.memory import MemoryStore
+from headway.systems.automations import dispatcher as dispatcher_module
 from headway.systems.automations import make, session
 from headway.systems.automations.dispatcher import Dispatcher
 from headway.systems.automations.folders import Folders
@@ -53,6 +54,7 @@ from tests.server.rig import Rig, serving
 from tests.servers.stores import EVERYWHERE, ON_SERVERS, NewUrl
 from tests.systems.automations.sessions_rig import (
     LIMIT_S,
+    automation,
     lives,
     new_repository,
     pids,
@@ -339,6 +341,86 @@ async def test_end_of_a_session_leaves_an_edit_in_force_that_is_applied_at_the_s
     await servers.second.sync(servers.store)
     assert edited["automation:a"].spec.enabled is not end.succeeded
     assert edited == await servers.entries()
+
+
+async def test_disabled_dispatcher_keeps_its_entries_but_none_fires(servers, repository):
+    servers.write(entry("a", repository))
+    await servers.first.sync(servers.store)
+    enabled = (await servers.entries())["automation:a"].spec
+    servers.write("[dispatcher]\nenabled = false", entry("a", repository), entry("b", repository))
+    await servers.first.sync(servers.store)
+    entries = await servers.entries()
+    assert {name: one.spec for name, one in entries.items()} == {
+        "automation:a": replace(enabled, enabled=False)
+    }
+    servers.write(entry("a", repository))
+    await servers.first.sync(servers.store)
+    assert (await servers.entries())["automation:a"].spec == enabled
+
+
+async def test_edit_of_an_entry_that_failed_permanently_enables_it_again(servers, repository):
+    servers.write(entry("a", repository, ref="gone"))
+    await servers.first.sync(servers.store)
+    failed = End(reason="setup", error="repository not found")
+    await servers.first._apply_end(servers.store, servers.first.find("a"), failed)
+    assert not (await servers.entries())["automation:a"].spec.enabled
+    servers.write(entry("a", repository, ref="main"))
+    await servers.first.sync(servers.store)
+    assert (await servers.entries())["automation:a"].spec.enabled
+
+
+async def test_edit_that_a_session_reads_while_an_earlier_one_is_applied_is_still_to_apply(
+    servers, repository
+):
+    servers.write(entry("a", repository))
+    enqueue = servers.store.enqueue
+
+    async def edited_meanwhile(jobs: Any) -> Any:
+        servers.write(entry("a", repository, schedule="1h"))
+        servers.first.read()
+        return await enqueue(jobs)
+
+    servers.store.enqueue = edited_meanwhile
+    await servers.first.sync(servers.store)
+    # The loop that watches the file compares the two.
+    assert servers.first.applied == servers.first.revision - 1
+
+
+async def test_first_session_of_an_interval_is_created_though_the_store_failed_before(
+    servers, repository
+):
+    servers.write(entry("a", repository))
+    enqueue = servers.store.enqueue
+
+    async def refused(jobs: Any) -> Any:
+        message = "the store does not reply"
+        raise StoreUnavailable(message)
+
+    servers.store.enqueue = refused
+    with pytest.raises(StoreUnavailable):
+        await servers.first.sync(servers.store)
+    servers.store.enqueue = enqueue
+    await servers.first.sync(servers.store)
+    view = (await servers.entries())["automation:a"]
+    found = await servers.store.read(JobsQuery(lane="automations"))
+    assert min(job.fired_at or 0 for job in found.rows) == view.first_seen_at
+
+
+async def test_file_that_could_not_be_read_is_read_again_though_it_has_not_changed(
+    servers, repository, monkeypatch
+):
+    servers.write(entry("a", repository))
+
+    def refused(path: Path) -> Any:
+        message = f"{path} cannot be read: Permission denied"
+        raise InvalidValue(message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dispatcher_module, "read_config", refused)
+        servers.first.read()
+    assert servers.first.was_never_read
+    servers.first.read()
+    assert (servers.first.unreadable, [*servers.first.config.automations]) == (None, ["a"])
 
 
 async def test_two_entries_of_one_repository_run_one_after_the_other(tmp_path, repository, url):
@@ -769,6 +851,13 @@ async def test_two_sessions_due_at_once_are_one_dispatch(tmp_path, repository):
         await one.ended("b")
         metrics = await one.get("/dispatcher/metrics")
         assert (metrics["totalDispatches"], metrics["totalAutomationsSpawned"]) == (1, 2)
+        await one.post("/a/run")
+
+        async def counted() -> list[int]:
+            now = await one.get("/dispatcher/metrics")
+            return now["totalAutomationsSpawned"] == 3 and [now["totalDispatches"]]
+
+        assert await one.until(counted) == [2]
 
 
 async def test_session_must_end_before_the_store_ends_its_lease(tmp_path, repository, monkeypatch):
@@ -831,6 +920,51 @@ async def test_lease_that_cannot_be_renewed_lasts_no_longer_than_known(tmp_path)
     known = [5.0]
     assert await runner._renew(away, job, known, {}) == 5.0
     assert known == [5.0]
+
+
+async def test_recreated_mirror_counts_until_a_session_succeeds_in_that_repository(
+    tmp_path, repository
+):
+    runner = SessionRunner(folders=Folders(root=tmp_path), lease_ms=60_000, timing=REAL)
+
+    def ended(status: int, where: Path, *remade: str) -> set[str]:
+        of = AutomationSession(
+            id="cron:one:a", automation=automation(where, "true"), run=1, remade=[*remade]
+        )
+        runner.ended(of, End(reason="exit", status=status))
+        return runner.remade
+
+    assert ended(0, repository, "mirror") == {str(repository)}
+    assert ended(3, repository) == {str(repository)}
+    assert ended(0, tmp_path / "other") == {str(repository)}
+    assert ended(0, repository) == set()
+    assert runner.counts.remade == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"), [("stopped", "cancelled"), ("timeout", "timeout"), ("exit", "status 0")]
+)
+async def test_cancelled_session_that_ended_by_itself_is_reported_as_it_ended(
+    tmp_path, repository, monkeypatch, reason, shown
+):
+    async def ended(*_: object) -> End:
+        return End(reason=reason, status=0)
+
+    async def handed_over(**_: object) -> None:
+        pass
+
+    monkeypatch.setattr(AutomationSession, "run_to_end", ended)
+    job: Any = SimpleNamespace(
+        id=str(uuid4()),
+        ref="a:1",
+        run=1,
+        stop="cancel",
+        claimed=SimpleNamespace(due_at=0),
+        hand_over=handed_over,
+    )
+    runner = SessionRunner(folders=Folders(root=tmp_path), lease_ms=60_000, timing=REAL)
+    _, end = await runner.run(MemoryStore(), job, automation(repository, "true"), 60_000)
+    assert str(end) == shown
 
 
 async def test_health_and_metrics_have_their_documented_names(tmp_path, repository):
