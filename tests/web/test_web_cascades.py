@@ -48,8 +48,8 @@ async def offer(rig: Rig, name: str, *candidates: str, **more: Any) -> str:
     return job.id
 
 
-async def turn(rig: Rig, job: NewJob | str) -> None:
-    """Start the next turn of a job; its candidate has an hour."""
+async def turn(rig: Rig, job: NewJob | str, timeout_ms: int = HOUR) -> None:
+    """Start the next turn of a job."""
     if isinstance(job, str):
         found = await rig.store.read(JobQuery(id=job))
         assert found is not None
@@ -60,7 +60,7 @@ async def turn(rig: Rig, job: NewJob | str) -> None:
         worker="w", request=next(REQUESTS), lanes=((lane, 1),), n=1, free=1, lease_ms=HOUR
     )
     (held,) = (await rig.store.claim(request)).jobs
-    outcome = HandedOver(job=held.id, run=held.run, key=held.id, timeout_ms=HOUR)
+    outcome = HandedOver(job=held.id, run=held.run, key=held.id, timeout_ms=timeout_ms)
     await rig.store.settle(SettleRequest(worker="w", outcomes=(outcome,)))
 
 
@@ -74,11 +74,15 @@ async def test_asked_candidates_are_shown_with_their_answers_and_the_current_one
         job = await offer(rig, "boiler", "ada", "bob", "cid", "dee", "eve", "flo")
         await decline(rig, job)
         await turn(rig, job)
+        later = await offer(rig, "sink", "gus", "hal")
+        await decline(rig, later)
+        await turn(rig, later, HOUR // 2)
         text = plain((await http.get("/ui/cascades")).text)
         assert "ada declined (busy)" in text
         assert "bob is asked, 1h left" in text
         assert "next: cid, dee, eve and 1 more" in text
-        assert job[-8:] in text
+        # The one whose turn ends first comes first.
+        assert 0 < text.index(later[-8:]) < text.index(job[-8:])
 
 
 async def test_open_page_receives_each_turn():
