@@ -17,6 +17,7 @@ from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import Role
 from headway.contract.views import GatesQuery, GateState
 from headway.core.errors import InvariantBroken
+from headway.web.page import rows_of
 from headway.web.pages import gates
 from headway.web.shared_reads import GateTrack
 from tests.server.rig import Rig
@@ -225,6 +226,8 @@ async def test_page_of_lanes_beyond_the_last_is_the_last():
         text = plain((await http.get("/ui/lanes?from=100")).text)
         assert "51 to 52 of 52" in text
         assert "lane 51" in text
+    facts = {"first": 50, "many": 100, "size": 50}
+    assert rows_of({"from": "100"}, [*range(100)]) == ([*range(50, 100)], facts)
 
 
 async def test_hostile_names_and_texts_are_shown_as_text_on_every_page():

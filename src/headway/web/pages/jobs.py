@@ -61,9 +61,8 @@ async def read(view: PageView) -> TemplateContext:
     if id:
         query = JobsQuery(ids=(id,) if is_job_id(id) else ())
     page = await find_jobs(view, query)
-    rows = [one for one in page.rows if not query.states or one.state in query.states]
     near: list[JobView] = []
-    if not rows and page.cursor is not None and query.cursor is None and not query.subject:
+    if not page.rows and page.cursor is not None and query.cursor is None and not query.subject:
         seen_by = (caller.tenants, caller.lanes)
         near = await view.reads.cached(
             ("underway", query, seen_by),
@@ -72,7 +71,7 @@ async def read(view: PageView) -> TemplateContext:
         )
     filtered = bool(query.states) or any(given[one] for one in (*FILTERS, "id"))
     return {
-        "rows": [one for one in near or rows if caller.sees(one)],
+        "rows": [one for one in near or page.rows if caller.sees(one)],
         "near": bool(near),
         "cursor": page.cursor,
         "filtered": filtered,
