@@ -78,6 +78,9 @@ def test_random_worlds_reach_every_part_of_a_decision() -> None:
     assert sum(bool(one["moved"]) for one in answers) > 10
     assert sum(bool(one["closed"]) for one in answers) > 100
     assert sum(one["again"] for one in answers) > 50
+    for one in answers:
+        examined = [job for job, *_ in (*one["starts"], *one["parks"], *one["moved"])]
+        assert len(set(examined)) == len(examined)
     assert any(start[2] for one in answers for start in one["starts"])
     assert any(start[3] for one in answers for start in one["starts"])
 

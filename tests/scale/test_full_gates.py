@@ -54,6 +54,20 @@ async def one_start_between_two_blocks(c: LargeStore) -> None:
     await c.finish(started)
 
 
+async def test_claim_moves_a_bounded_number_of_jobs_to_their_other_gate(path: Path) -> None:
+    async with large_store(path) as c:
+        left, right = await c.declare(Slots("left:{phone}", 1), Slots("right:{phone}", 1))
+        await c.add(1, [left])
+        await c.add(1, [right])
+        holder, _ = await c.take(2)
+        await c.add(5_000, [left, right])
+        await c.park_all()
+        await c.finish([holder])
+        with c.meter.reading() as read:
+            assert await c.take(1) == []
+        assert 1_000 <= read.rows <= 2_100
+
+
 @pytest.mark.parametrize("spec", ONE_LINE)
 @pytest.mark.parametrize("waiting", FEW_AND_MANY)
 async def test_one_released_permit_starts_exactly_one(

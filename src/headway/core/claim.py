@@ -329,10 +329,7 @@ class _Round:
         """Return whether a parked job, if it were fed, could only be parked behind a head."""
         if other.order < head.order or len(self.decision.moved) >= MOST_FOLLOWERS:
             return False
-        for use in other.keyed:
-            if use.name == gate:
-                return not self.gate(use).never_fits(use.amount)
-        return False
+        return any(use.name == gate for use in other.keyed)
 
     def closed_gate(
         self, view: FlowView, head: Head, uses: Sequence[GateUse]

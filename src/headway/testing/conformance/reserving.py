@@ -107,7 +107,19 @@ class TicketGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(run.id, run.run))
         assert await rig.worker.take_ids(9) == [young.id]
 
-    async def test_job_that_never_fits_a_gate_follows_no_head_there(self, rig: Rig) -> None:
+    async def test_new_job_starts_when_all_that_were_parked_before_it_followed_another(
+        self, rig: Rig
+    ) -> None:
+        runs = await hold_a_and_b(rig)
+        await rig.add_many(3, gates=(A, B))
+        assert await rig.worker.take(9) == []
+        await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
+        young = await rig.add(gates=(A,))
+        assert await rig.worker.take_ids(9) == [young.id]
+
+    async def test_job_that_never_fits_a_gate_is_passed_after_it_followed_another(
+        self, rig: Rig
+    ) -> None:
         await rig.declare(REPO, LICENCE)
         await rig.cap("licence:cad", 2)
         holders = [await rig.add(gates=(one,)) for one in (A, use(LICENCE, 2))]

@@ -327,12 +327,14 @@ function Claiming.follows(self, other, head, gate)
   if Python.less({ other.order.priority, other.order.due_at, other.order.seq }, { head.order.priority, head.order.due_at, head.order.seq }) or #self.decision.moved >= MOST_FOLLOWERS then
     return false
   end
+  local is_any = false
   for _, use in ipairs(other.keyed) do
     if use.name == gate then
-      return not GateView.never_fits(self.gate(use), use.amount)
+      is_any = true
+      break
     end
   end
-  return false
+  return is_any
 end
 
 -- Return the first keyed gate that the head cannot pass, and whether it never will.
