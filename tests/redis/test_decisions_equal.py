@@ -85,6 +85,41 @@ def test_random_worlds_reach_every_part_of_a_decision() -> None:
     assert any(start[3] for one in answers for start in one["starts"])
 
 
+def test_parked_job_follows_the_first_of_two_with_tickets_once(lua: Snippets) -> None:
+    def head(seq: int, ticket: str | None) -> World:
+        keyed = [["a", 1], ["b", 1]]
+        order = [5, 10, seq]
+        return {"order": order, "id": str(seq), "keyed": keyed, "ticket": ticket, "candidates": []}
+
+    def gate(name: str, free: int) -> World:
+        rest = {"members": [], "strategy": STRATEGIES[0], "last": ""}
+        return {"name": name, "kind": "slots", "most": 2, "free": free, **rest}
+
+    given = {
+        "flows": [
+            {
+                "flow": 1,
+                "tenant": "",
+                "shared": [],
+                "gated": False,
+                "heads": [head(1, "a"), head(2, "a")],
+                "more": False,
+            }
+        ],
+        "gates": {"a": gate("a", 2), "b": gate("b", 0)},
+        "parked": [[1, "a", [head(3, None), head(4, None)]]],
+        "n": 9,
+        "free": 9,
+        "fairness": None,
+    }
+    expected = decided(given)
+    assert expected["parks"] == [["1", 1, "b", 0], ["2", 1, "b", 0]]
+    assert expected["moved"] == [["3", 1, "b", 0], ["4", 1, "b", 0]]
+    assert not expected["again"]
+    (answer,) = lua.run(DECIDE, [given])
+    assert maps(answer) == maps(expected)
+
+
 @given(
     policy=st.builds(
         RetryPolicy,
