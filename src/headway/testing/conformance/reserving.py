@@ -117,6 +117,27 @@ class TicketGroup(ConformanceGroup):
         young = await rig.add(gates=(A,))
         assert await rig.worker.take_ids(9) == [young.id]
 
+    async def test_job_that_comes_before_a_head_does_not_follow_it(self, rig: Rig) -> None:
+        await rig.declare(REPO, LICENCE)
+        await rig.add(gates=(A,))
+        (run,) = await rig.worker.take(9)
+        wide = await rig.add(gates=(use(LICENCE, 4), A))
+        assert await rig.worker.take(9) == []
+        await rig.add(gates=(use(LICENCE, 1),))
+        await rig.worker.take_one()
+        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.add(lane=SIDE, gates=(A,))
+        side = await rig.worker.take_one(SIDE)
+        first = await rig.add(priority=1, gates=(use(LICENCE, 1), A))
+        plain = await rig.add(priority=2)
+        # `first` is parked at `repo:a`, and `wide`, which has its ticket, is not examined.
+        assert await rig.worker.take_ids(1) == [plain.id]
+        assert await rig.worker.take(9) == []
+        places = [(await rig.view(job.id)).parked_at for job in (wide, first)]
+        assert places == ["licence:cad", "repo:a"]
+        await rig.worker.settle(Succeeded(side.id, side.run))
+        assert await rig.worker.take_ids(9) == [first.id]
+
     async def test_job_that_never_fits_a_gate_is_passed_after_it_followed_another(
         self, rig: Rig
     ) -> None:
