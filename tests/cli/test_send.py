@@ -41,7 +41,8 @@ def test_job_without_an_app_is_plain(headway: Headway):
 
 
 def test_job_with_an_app_follows_its_kind(headway: Headway):
-    ran = headway("send", "call", "phone=+15550100", "--app", "send_calls.py", "--expires", "1h")
+    when = ("--due", "2099-01-01T00:00Z", "--expires", "1h")
+    ran = headway("send", "call", "phone=+15550100", "--app", "send_calls.py", *when)
     job = headway("job", ran.out.strip(), "--json").document
     assert (job["lane"], job["priority"]) == ("calls", 7)
     assert [gate["name"] for gate in job["gates"]] == ["line"]
