@@ -1095,13 +1095,19 @@ async def test_end_of_a_session_is_counted_though_the_worker_stops_its_handler(
     assert one.runner.counts.errors == 1
 
 
-async def test_first_sessions_of_new_intervals_are_created_together(tmp_path, monkeypatch):
-    file = tmp_path / "automations.toml"
-    file.write_text("".join(entry(name, tmp_path / name) for name in "abc"))
-    one = Dispatcher(file=file, folders=Folders(root=tmp_path / "state"), lease_ms=60_000)
+def of_three(folder: Path) -> tuple[Dispatcher, App]:
+    """Return a dispatcher of three automations, and the App in which it is declared."""
+    file = folder / "automations.toml"
+    file.write_text("".join(entry(name, folder / name) for name in "abc"))
+    one = Dispatcher(file=file, folders=Folders(root=folder / "state"), lease_ms=60_000)
     app = App("memory://")
     one.declare(app)
     one.read()
+    return one, app
+
+
+async def test_first_sessions_of_new_intervals_are_created_together(tmp_path, monkeypatch):
+    one, app = of_three(tmp_path)
     async with app:
         enqueue, sizes = app.store.enqueue, list[int]()
 
@@ -1115,12 +1121,7 @@ async def test_first_sessions_of_new_intervals_are_created_together(tmp_path, mo
 
 
 async def test_end_of_a_session_reads_no_other_entry(tmp_path, monkeypatch):
-    file = tmp_path / "automations.toml"
-    file.write_text("".join(entry(name, tmp_path / name) for name in "abc"))
-    one = Dispatcher(file=file, folders=Folders(root=tmp_path / "state"), lease_ms=60_000)
-    app = App("memory://")
-    one.declare(app)
-    one.read()
+    one, app = of_three(tmp_path)
     async with app:
         await one.sync(app.store)
         entries = app.store.read
