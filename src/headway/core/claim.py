@@ -55,12 +55,6 @@ class Start(NamedTuple):
     gated: bool
 
 
-FIRST_FOLLOWERS, MORE_FOLLOWERS = 2, 8
-"""Jobs read first behind one that is parked elsewhere, and the factor for further reads."""
-MOST_FOLLOWERS = 1_000
-"""Most jobs that follow others in a round: the next one is fed, as if it did not follow."""
-
-
 class Park(NamedTuple):
     """A job that is set aside at a keyed gate.
 
@@ -187,6 +181,12 @@ def _is_plain(view: FlowView, heads: Sequence[Head]) -> bool:
         if head.keyed or head.ticket is not None or head.candidates:
             return False
     return True
+
+
+FIRST_FOLLOWERS, MORE_FOLLOWERS = 2, 8
+"""Jobs read first behind one that is parked elsewhere, and the factor for further reads."""
+MOST_FOLLOWERS = 1_000
+"""Maximum number of jobs that follow others in a round; the next one is fed instead."""
 
 
 @dataclass(slots=True)

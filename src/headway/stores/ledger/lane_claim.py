@@ -124,11 +124,11 @@ class LaneClaim:
         if self.flows is None:
             self._find_flows()
         started: list[tuple[Start, FlowView]] = []
+        parked = ParkedJobs(self._first_parked, self._parked_heads)
         while len(started) < n:
             views = self._views(n - len(started), free)
             if not views:
                 break
-            parked = ParkedJobs(self._first_parked, self._parked_heads)
             decision = decide(views, self._view, parked, n - len(started), free, self.fairness)
             by_flow = {view.flow: view for view in views}
             self._write(decision, by_flow)

@@ -40,6 +40,7 @@ from headway.core.timetable.schedule import Every, Schedule
 from headway.runtime.app import App
 from headway.runtime.chores import TimetableChore
 from headway.runtime.handler_results import Dead, Snooze
+from headway.runtime.inserting import batches
 from headway.runtime.job import Job
 from headway.runtime.kind import Kind
 from headway.runtime.timing import REAL, Timing
@@ -234,8 +235,8 @@ class Dispatcher:
             if view.revision == 1 and (name not in known or view.last_fired is None)
             if view.spec.enabled and isinstance(view.spec.schedule, Every)
         ]
-        for begin in range(0, len(first), MOST):
-            await store.enqueue(first[begin : begin + MOST])
+        for step in batches(first):
+            await store.enqueue(step)
         await TimetableChore(store, self.timing).create_fires()
         # Not `self.revision`: a session may have read a newer file meanwhile.
         self.applied = revision
@@ -464,5 +465,7 @@ async def entries_of(store: Store, one: str | None = None) -> dict[str, EntryVie
     names = None if one is None else (ENTRY + one,)
     found = await store.read(TimetableQuery(names=names))
     return {
-        one.spec.name.removeprefix(ENTRY): one for one in found if one.spec.name.startswith(ENTRY)
+        entry.spec.name.removeprefix(ENTRY): entry
+        for entry in found
+        if entry.spec.name.startswith(ENTRY)
     }

@@ -51,7 +51,7 @@ local function note_closed(work, views, decision)
 end
 
 -- Add jobs to groups by gate and amount of those that never fit, in order of first use.
-local function grouped(groups, at, parks)
+local function add_to_groups(groups, at, parks)
   for _, park in ipairs(parks) do
     local place = park.unfit .. ':' .. park.gate
     local group = at[place]
@@ -66,9 +66,9 @@ end
 
 local function write_parks(work, decision)
   local parks, groups, at = decision.parks, {}, {}
-  grouped(groups, at, parks)
+  add_to_groups(groups, at, parks)
   -- Behind the jobs that the moved ones follow: the first of a group sets the gate's timer.
-  grouped(groups, at, decision.moved)
+  add_to_groups(groups, at, decision.moved)
   for _, group in ipairs(groups) do
     Jobs.park(group.ids, group.gate, group.unfit)
     if group.unfit == 0 then
