@@ -22,6 +22,7 @@ from headway.contract.store import Store
 from headway.contract.views import EntryView
 from headway.core.duration import format_duration
 from headway.core.errors import InvalidValue, StoreError, UnknownJob
+from headway.core.job import MAX_BATCH
 from headway.core.naming import counted
 from headway.core.timetable.schedule import Every
 from headway.runtime import event_loop
@@ -34,7 +35,6 @@ with needs_extra("server"):
     from headway.systems.automations.config import read_config
     from headway.systems.automations.dispatcher import (
         LANE,
-        MOST,
         Dispatcher,
         anchored,
         entries_of,
@@ -407,7 +407,7 @@ async def _dispatch(
         begun = await start_marker(store)
         await opened.declare()
         # Releases what sessions with an expired lease hold; perhaps no other process sweeps.
-        while (await store.sweep(MOST)).again:
+        while (await store.sweep(MAX_BATCH)).again:
             pass
         await dispatcher.sync(store)
         workers: set[str] = set()

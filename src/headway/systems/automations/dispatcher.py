@@ -58,7 +58,6 @@ LOCK = "repository:"
 ENTRY = "automation:"
 AUTHOR = "automations.toml"
 LIVE = (State.RUNNING, State.AWAITING)
-MOST = 1_000
 FILE_RETRY = "10s"
 """How long a session waits for a file that could not be read since the start."""
 
@@ -269,10 +268,9 @@ class Dispatcher:
             read, at = self.revision, stats.revision
             items = items_for(known, stats.now)
             try:
-                for begin in range(0, len(items), MOST):
-                    part = tuple(items[begin : begin + MOST])
+                for part in batches(items):
                     request = DefineRequest(
-                        items=part, author=AUTHOR, reason=self.lowered, revision=at
+                        items=tuple(part), author=AUTHOR, reason=self.lowered, revision=at
                     )
                     at = await store.define(request)
             except RevisionConflict:

@@ -22,7 +22,6 @@ from headway.systems.automations.dispatcher import (
     LANE,
     LIMIT,
     LIVE,
-    MOST,
     Dispatcher,
     anchored,
     entries_of,
@@ -32,6 +31,8 @@ from headway.systems.automations.runner import FORCE_RELEASED
 from headway.systems.automations.session import session_id
 from headway.systems.jobs import act
 
+MOST = 1_000
+"""Most jobs that a listing reads."""
 _DUE = tuple(state for state in State if state not in {State.SCHEDULED, State.CANCELLED})
 """States of jobs that have fallen due; excludes those of fires created ahead of time."""
 
