@@ -13,16 +13,23 @@ import pytest
 
 import headway as hw
 from headway.contract.claims import BeatRequest, ClaimRequest
-from headway.contract.definitions import DefineRequest, EnableEntry
+from headway.contract.definitions import DefineRequest, EnableEntry, FireReply, FireRequest
 from headway.contract.store import Store
 from headway.contract.views import JobsQuery, TimetableQuery
 from headway.core.errors import StoreUnavailable
 from headway.core.job import MAX_BATCH, NewJob
-from headway.runtime.chores import LONGEST_REST, MOST_SHARING, Sweep, Sweepers, TimetableChore
+from headway.runtime.chores import (
+    AT_ONCE,
+    LONGEST_REST,
+    MOST_SHARING,
+    Sweep,
+    Sweepers,
+    TimetableChore,
+)
 from headway.runtime.timing import Timing, pause
 from headway.stores import open_store
 from headway.testing.clock import START_AT, FakeClock
-from headway.testing.faulty import Fault, FaultyStore
+from headway.testing.faulty import Fault, FaultyStore, StoreProxy
 from headway.testing.jobs import JobFactory
 from tests.runtime.observed_store import ObservedStore, working
 
@@ -156,6 +163,31 @@ async def test_fires_that_did_not_reach_the_store_are_stored_in_the_next_round(
     with pytest.raises(StoreUnavailable):
         await create_fires(faulty)
     assert await create_fires(still) == 20 * 60 + 1 - MAX_BATCH
+    assert await create_fires(still) == 0
+
+
+class Gathered(StoreProxy):
+    """Passes on the calls for fires only when all of one batch have been made."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.barrier = asyncio.Barrier(AT_ONCE)
+
+    async def fire(self, request: FireRequest) -> FireReply:
+        async with asyncio.timeout(60):
+            await self.barrier.wait()
+        return await super().fire(request)
+
+
+async def test_store_gets_the_fires_of_many_entries_at_once(timed: hw.App, still: Store) -> None:
+    @timed.job()
+    async def work(job: hw.Job) -> None: ...
+
+    for n in range(2 * AT_ONCE):
+        timed.timetable(f"entry {n}", work, schedule="every 30m")
+    await timed.declare()
+    chore = TimetableChore(Gathered(still), Timing())
+    assert await chore.create_fires() == 2 * AT_ONCE
     assert await create_fires(still) == 0
 
 

@@ -23,6 +23,7 @@ from headway.core.timetable.fires import (
     missed,
     next_fires,
 )
+from headway.runtime.inserting import batches
 from headway.runtime.timing import PASSING, Timing
 
 SWEEP_SIZE = 500
@@ -171,6 +172,9 @@ AHEAD_MS = 20 * 60_000
 """How far ahead fires are created: several rounds more than the 15 minutes that are promised."""
 ROUND_EVERY = 30.0
 """Seconds between two rounds."""
+AT_ONCE = 100
+"""Maximum number of entries whose fires are created at once, so that a store can commit them
+together."""
 MOST_AHEAD = 10_000
 """Maximum number of fires of an entry that are created ahead in one round."""
 
@@ -209,13 +213,18 @@ class TimetableChore:
             return 0
         now = (await self._store.read(StatsQuery())).now
         created = 0
-        for entry in entries:
-            try:
-                created += await self._create_entry_fires(entry, now)
-            except CallerError as error:
-                # Its job is refused, for example at a gate: the other entries must fire, and the
-                # worker must continue.
-                _log.error("timetable entry %r cannot fire: %s", entry.spec.name, error)
+        for page in batches(entries, AT_ONCE):
+            work = (self._create_entry_fires(entry, now) for entry in page)
+            ends = await asyncio.gather(*work, return_exceptions=True)
+            for entry, end in zip(page, ends, strict=True):
+                if isinstance(end, CallerError):
+                    # Its job is refused, for example at a gate: the other entries must fire, and
+                    # the worker must continue.
+                    _log.error("timetable entry %r cannot fire: %s", entry.spec.name, end)
+                elif isinstance(end, BaseException):
+                    raise end
+                else:
+                    created += end
         return created
 
     async def _create_entry_fires(self, entry: EntryView, now: int) -> int:
