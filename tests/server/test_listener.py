@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -128,6 +128,19 @@ async def test_stop_waits_for_no_timer(server: Server) -> None:
         server.listener.stop()
         assert await server.turns()
     assert await server.reader.read() == b""
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_connection_accepted_during_the_stop_is_closed(server: Server, turns: int) -> None:
+    with socket.create_connection(server.listener._socket.getsockname()) as client:
+        client.setblocking(False)
+        for _ in range(turns):
+            await pause(0)
+        async with no_timers():
+            server.listener.stop()
+            assert await server.turns()
+        with suppress(ConnectionResetError):  # it was not accepted any more
+            assert client.recv(1) == b""
 
 
 async def test_stop_ends_with_the_last_request_in_progress(server: Server) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 import threading
 from collections import deque
@@ -11,6 +12,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
+
+from headway.server.listener import close_servers
 
 Result = TypeVar("Result")
 
@@ -22,13 +25,14 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 @dataclass(eq=False, slots=True)
 class _Link:
     client: asyncio.StreamWriter
-    server: asyncio.StreamWriter
+    server: asyncio.StreamWriter | None = None
     losing: bool = False
     tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
 
     def reset(self) -> None:
         for end in (self.client, self.server):
-            _reset(end)
+            if end is not None:
+                _reset(end)
 
 
 class Proxy:
@@ -38,14 +42,18 @@ class Proxy:
         url: URL of the server behind it, with host and port.
         delay_s: seconds by which each request is delayed: the round trip of a network that is
             otherwise as fast as this machine.
+        tls: speaks TLS to the clients, but not to the server; None for plain TCP.
 
     Attributes:
         url: URL of the proxy: the same except for host and port.
         cut: set when a reply was lost or cut off as requested.
     """
 
-    def __init__(self, url: str, *, delay_s: float = 0.0) -> None:
+    def __init__(
+        self, url: str, *, delay_s: float = 0.0, tls: ssl.SSLContext | None = None
+    ) -> None:
         parts = urlsplit(url)
+        self._tls = tls
         self._delay_s = delay_s
         self._target = (parts.hostname or "127.0.0.1", parts.port or 0)
         self._parts = parts
@@ -70,7 +78,7 @@ class Proxy:
     @property
     def connections(self) -> int:
         """Return the number of connections that currently pass through it."""
-        return len(self._links)
+        return sum(link.server is not None for link in self._links)
 
     def reset(self) -> None:
         """Reset all connections (RST); new ones pass."""
@@ -141,12 +149,13 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_LIMIT)
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _shut(self) -> None:
         if self._server is not None:
-            self._server.close()
+            await close_servers([self._server])
+        self._refusing = True
         self._flowing.set()
         tasks = [task for link in self._links for task in link.tasks]
         await self._reset()
@@ -179,28 +188,38 @@ class Proxy:
         self.cut.clear()
         self._lose_after = wanted
 
-    async def _accept(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         if self._refusing:
             _reset(client)
             return
+        # Known before its task runs, so that it is reset even if that is cancelled before.
+        link = _Link(client)
+        self._links.add(link)
+        link.tasks.append(asyncio.ensure_future(self._connect(link, reader)))
+
+    async def _connect(self, link: _Link, reader: asyncio.StreamReader) -> None:
         try:
             replies, server = await asyncio.open_connection(*self._target)
         except OSError:
-            _reset(client)
+            self._links.discard(link)
+            link.reset()
             return
-        for end in (client, server):
+        link.server = server
+        if link not in self._links:
+            link.reset()
+            return
+        for end in (link.client, server):
             end.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = _Link(client, server)
-        self._links.add(link)
-        link.tasks = [
+        ways = [
             asyncio.ensure_future(
                 self._carry_late(link, reader, server)
                 if self._delay_s
                 else self._carry(link, reader, server, self._request)
             ),
-            asyncio.ensure_future(self._carry(link, replies, client, self._reply)),
+            asyncio.ensure_future(self._carry(link, replies, link.client, self._reply)),
         ]
-        await asyncio.gather(*link.tasks, return_exceptions=True)
+        link.tasks += ways
+        await asyncio.gather(*ways, return_exceptions=True)
         self._links.discard(link)
         link.reset()
 

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -56,6 +58,24 @@ def test_refused_connections_work_again_after_resume(proxy: Proxy) -> None:
     proxy.resume()
     with psycopg.connect(proxy.url) as db:
         assert db.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_connection_whose_server_does_not_accept_is_reset_at_the_stop() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as others:
+        target = full.getsockname()
+        # The queue is full after one or two; the kernel leaves the next ones without an answer.
+        for _ in range(3):
+            other = others.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(target)
+        with Proxy(f"tcp://127.0.0.1:{target[1]}") as through:
+            client = others.enter_context(socket.create_connection(("127.0.0.1", through.port)))
+            client.settimeout(LIMIT)
+            for _ in range(10):
+                # Each is a turn of the proxy's event loop, which accepts in one of the first.
+                through.resume()
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
 
 
 def test_reply_to_a_commit_is_lost_and_the_commit_is_done(proxy: Proxy, url: str) -> None:

@@ -14,7 +14,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,11 +76,13 @@ class WatchedState(ServerState):
 
     Attributes:
         changed: set when one has ended, and by `Listener.stop`.
+        closed: whether new connections are closed at once: the server is stopping.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.changed = asyncio.Event()
+        self.closed = False
         self.tasks = _Requests(self.changed)
 
 
@@ -95,7 +97,7 @@ class BoundedConnection(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._changed = server_state.changed
+        self._state = server_state
         self._messages = 0
         self._read_size = 0
         self._body = 0
@@ -108,7 +110,11 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Start the timeout for a request head."""
         super().connection_made(transport)
-        self._expect_head()
+        if self._state.closed:
+            # The kernel accepted it before the stop, which did not see it among the others.
+            transport.close()
+        else:
+            self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timeouts."""
@@ -116,7 +122,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._head_limit = _cancelled(self._head_limit)
         self._read_limit = _cancelled(self._read_limit)
-        self._changed.set()
+        self._state.changed.set()
 
     def data_received(self, data: bytes) -> None:
         """Parse data, and limit the overhead of chunks and the time for a head."""
@@ -303,9 +309,11 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept nothing more, close idle connections, and wait for requests in progress."""
-        for one in (*self.servers, *(sockets or ())):
+        await close_servers(self.servers)
+        for one in sockets or ():
             one.close()
         state = self.server_state
+        state.closed = True
         for connection in [*state.connections]:
             connection.shutdown()
         try:
@@ -317,6 +325,20 @@ class _Server(uvicorn.Server):
             _log.warning("cancelled requests %d s after the stop: %d", GRACE_S, len(state.tasks))
             for task in state.tasks:
                 task.cancel()
+
+
+async def close_servers(servers: Iterable[asyncio.Server]) -> None:
+    """Close servers, without losing the connections that they are just accepting.
+
+    After its `close`, a server of asyncio fails to take a connection that it has already accepted,
+    and does not close it. https://github.com/python/cpython/issues/109564
+    """
+    for one in servers:
+        for listening in one.sockets:
+            one.get_loop().remove_reader(listening)
+    await REAL.pause(0)
+    for one in servers:
+        one.close()
 
 
 class Listener:

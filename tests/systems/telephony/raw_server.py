@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from headway.runtime.timing import pause
+from headway.server.listener import close_servers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +99,7 @@ async def raw_server(*acts: Act) -> AsyncIterator[RawServer]:
     try:
         yield end
     finally:
-        server.close()
+        await close_servers([server])
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

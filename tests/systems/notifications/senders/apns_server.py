@@ -15,6 +15,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded
 
+from headway.server.listener import close_servers
 from tests.servers.certificates import self_signed
 
 
@@ -146,7 +147,7 @@ async def apns(folder: Path, *acts: Act) -> AsyncIterator[ApnsServer]:
     try:
         yield made
     finally:
-        server.close()
+        await close_servers([server])
         for one in made.open:
             one.transport.abort()
         await server.wait_closed()

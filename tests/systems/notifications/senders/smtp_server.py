@@ -14,6 +14,7 @@ from typing import Any
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
+from headway.server.listener import close_servers
 from tests.servers.certificates import self_signed
 
 USER, PASSWORD = "shop", "hunter2-of-the-shop"
@@ -117,7 +118,7 @@ async def smtp(
     try:
         yield box
     finally:
-        listening.close()
+        await close_servers([listening])
         running = [one._handler_coroutine for one in made if one._handler_coroutine]
         for one in running:
             one.cancel()
