@@ -505,4 +505,6 @@ def _body_hash_of(row: JobRow) -> bytes:
 def _refuse_other_body(job: NewJob, body: bytes) -> None:
     if job.body_hash() != body:
         message = f"a job {job.id} already exists with a different body"
-        raise IdConflict(message, hint="use a new id for a new job")
+        raise IdConflict(
+            message, hint="use a new id, or over HTTP a new Idempotency-Key, for a new job"
+        )

@@ -65,7 +65,7 @@ end
 local function refuse_other_body(job, body)
   if body_of(job) ~= body then
     local message = 'a job ' .. job.id .. ' already exists with a different body'
-    Run.refuse('IdConflict', message, 'use a new id for a new job')
+    Run.refuse('IdConflict', message, 'use a new id, or over HTTP a new Idempotency-Key, for a new job')
   end
 end
 
