@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, cast
 from uuid import uuid4
@@ -121,6 +123,9 @@ Params = tuple[tuple[str, str], ...]
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
+MOST_AT_ONCE = 64
+"""Maximum number of calls at once, besides long polls; others wait for their turn. Thousands of
+connections opened together take longer than one of them may."""
 LONGEST_WAIT_S = 60.0
 """Maximum time that a reply can ask to wait with Retry-After, in seconds."""
 PASSING = (StoreUnavailable, OutcomeUnknown, TooManyRequests)
@@ -219,6 +224,7 @@ class HttpCalls:
         self._timeout_s = timeout_s
         self._timing = timing
         self._transport: HttpTransport | None = None
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         # Jitter must differ between programs that lost their connection at the same time.
         self._seed = uuid4().hex
         self._drawn = 0
@@ -262,13 +268,18 @@ class HttpCalls:
         content = None if call.body is None else _encoded(call)
         request = HttpRequest(call.method, call.path, content, call.params, call.headers)
         limit_s = self._timeout_s + call.waits_s
-        asked_at = self._timing.monotonic()
+        # A long poll waits for the server, and must not keep other calls from being made.
+        turn = nullcontext() if call.waits_s else self._turns
+        asked_at: float | None = None
         try:
-            async with self._timing.limit(limit_s):
+            async with self._timing.limit(limit_s), turn:
+                asked_at = self._timing.monotonic()
                 answer = await transport.send(request, limit_s)
         except Unreachable as error:
             return _Refusal(error=self._unreachable(error))
         except (ReplyLost, TimeoutError) as error:
+            if asked_at is None:
+                return _Refusal(error=self._unreachable(error))
             return _Refusal(error=_reply_lost(call, error))
         if answer.status < 300:
             return HttpReply(call=call, body=answer.body, asked_at=asked_at)
