@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from headway.core.errors import InvalidValue, UnknownGate
-from headway.core.gates.spec import GateKind, GateSpec, GateUse, Hold, is_implicit
+from headway.core.gates.spec import GateSpec, GateUse, Hold, is_implicit
 from headway.core.gates.view import Reservation
 
 FOREVER = 253_402_300_800_000
@@ -232,11 +232,11 @@ class GateTemplates(dict[str, TemplateRow]):
         """
         known = self._rivals.get(template)
         if known is None:
-            own = _counts_as(self[template].current)
+            own = _counts_as(self[template].current, None)
             known = self._rivals[template] = [
                 row
                 for name, row in self.items()
-                if (row.current.members or _counts_as(row.current) != own)
+                if (row.current.members or _counts_as(row.current, None) != own)
                 and may_share_name(name, template)
             ]
         return known
@@ -281,7 +281,7 @@ def refuse_others_name(rivals: Iterable[TemplateRow], use: GateUse, own: GateSpe
     """Refuse a templated gate whose resolved name is that of another gate: both would count in one.
 
     Gates of the same kind may share a name, and then share its permits; rates with the same window,
-    their starts.
+    their starts; hours that are the same, their times.
 
     Args:
         rivals: of its template; see `GateTemplates.rivals_of`.
@@ -289,7 +289,7 @@ def refuse_others_name(rivals: Iterable[TemplateRow], use: GateUse, own: GateSpe
 
     Raises:
         InvalidValue: it is the name of an implicit gate, of a pool's member, or of a declared gate
-            of another kind or with another window.
+            of another kind, or with another window or other hours.
     """
     if use.name == use.template:
         return
@@ -301,14 +301,23 @@ def refuse_others_name(rivals: Iterable[TemplateRow], use: GateUse, own: GateSpe
         spec = row.current
         if spec.members and "/" in use.name:
             _refuse_member(spec, use.name)
-        is_apart = _counts_as(spec) != _counts_as(own)
+        is_apart = _counts_as(spec, use.zone) != _counts_as(own, use.zone)
         if is_apart and _matches(spec.name, use.name) and _names_first(spec.name, use):
             message = f"{named} has the same name as the {spec.kind} {spec.name!r}"
             raise InvalidValue(message, hint="rename one of the two")
 
 
-def _counts_as(spec: GateSpec) -> tuple[GateKind, bool, int | None]:
-    return spec.kind, spec.shared, spec.per_ms
+def _counts_as(spec: GateSpec, zone: str | None) -> tuple[object, ...]:
+    """Return what gates with one name must have in common.
+
+    Args:
+        zone: of an Hours whose zone is a template; None if that is not known yet.
+    """
+    own: tuple[object, ...] = (spec.kind, spec.shared, spec.per_ms)
+    if (hours := spec.hours) is None:
+        return own
+    where = zone if "{" in hours.tz else hours.tz
+    return (*own, hours.spans, hours.days, hours.exceptions, where)
 
 
 def _names_first(template: str, use: GateUse) -> bool:

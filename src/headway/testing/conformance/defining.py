@@ -43,6 +43,7 @@ PHONE = Slots("phone:{phone}", 1)
 TWILIO = Rate("rate:twilio", 3, "10s")
 NUMBERS = Pool("numbers", {"a": 1, "b": 2})
 OTHER: Any = "other"
+CLOSED = {"2026-12-25": None}
 
 
 class DefineGroup(ConformanceGroup):
@@ -198,6 +199,32 @@ class DefineGroup(ConformanceGroup):
             return
         job = await rig.add(gates=(use,))
         assert await rig.worker.take_ids() == [job.id]
+
+    @pytest.mark.parametrize(
+        ("other", "refused"),
+        [
+            (Hours("site:Asia/Tokyo", "09:00-18:00", tz="Asia/Tokyo"), False),
+            (Hours("site:{city}", "09:00-18:00", tz="{city}"), False),
+            (Hours("site:Asia/Tokyo", "09:00-18:00", tz="UTC"), True),
+            (Hours("site:Asia/Tokyo", "09:00-18:00", days="mon", tz="Asia/Tokyo"), True),
+            (Hours("site:Asia/Tokyo", "09:00-17:00", tz="Asia/Tokyo"), True),
+            (Hours("site:Asia/{city}", "09:00-18:00", tz="Asia/{city}", exceptions=CLOSED), True),
+        ],
+    )
+    async def test_templated_hours_cannot_be_requested_by_the_name_of_other_hours(
+        self, rig: Rig, other: GateSpec, refused: bool
+    ) -> None:
+        own = Hours("site:{tz}", "09:00-18:00", tz="{tz}")
+        await rig.declare(own, other)
+        use = use_of(own, zone="Asia/Tokyo", tz="Asia/Tokyo")
+        if refused:
+            # It would open and close at the times of the one that was used first.
+            match = f"'{use.name}', named by '{own.name}', has the same name as the hours"
+            async with rig.refuses(InvalidValue, match=match):
+                await rig.add(gates=(use,))
+            return
+        job = await rig.add(gates=(use,))
+        assert await rig.state(job.id) is State.WAITING
 
     @pytest.mark.parametrize("name", ["all", "lane:calls", "tenant:acme", "kind:dial"])
     async def test_templated_gate_cannot_be_requested_by_the_name_of_an_implicit_gate(

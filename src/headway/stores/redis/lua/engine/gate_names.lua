@@ -141,8 +141,18 @@ local function names_first(template, use)
   return template == use.name or is_better(one, own)
 end
 
-local function count_apart(one, other)
-  return one.kind ~= other.kind or one.shared ~= other.shared or one.per_ms ~= other.per_ms
+-- Return the times of an Hours as text. zone: of hours whose zone is a template, or nil.
+local function times_of(spec, zone)
+  local hours = spec.hours
+  local where = string.find(hours.tz, '{', 1, true) and zone or hours.tz
+  return cmsgpack.pack({ hours.spans, hours.days, hours.exceptions, where })
+end
+
+local function count_apart(one, other, zone)
+  if one.kind ~= other.kind or one.shared ~= other.shared or one.per_ms ~= other.per_ms then
+    return true
+  end
+  return one.hours ~= nil and times_of(one, zone) ~= times_of(other, zone)
 end
 
 -- Return whether two templates may resolve to one name, as far as their beginnings show.
@@ -193,7 +203,7 @@ end
 
 -- Refuse a templated gate whose resolved name is that of another gate: both would count in one.
 -- Gates of the same kind may share a name, and then share its permits; rates with the same window,
--- their starts.
+-- their starts; hours that are the same, their times.
 --   spec: of its template.
 function GateNames.refuse_others_name(use, spec)
   if use.name == use.template then
@@ -211,7 +221,7 @@ function GateNames.refuse_others_name(use, spec)
     if slash then
       refuse_member(other, use.name)
     end
-    if count_apart(other, spec) and matches(name, use.name) and names_first(name, use) then
+    if count_apart(other, spec, use.zone) and matches(name, use.name) and names_first(name, use) then
       local message = named .. ' has the same name as the ' .. other.kind .. ' '
       Run.refuse('InvalidValue', message .. Run.quoted(name), 'rename one of the two')
     end
