@@ -152,8 +152,10 @@ def _set_instance(step: Step, item: SetGate) -> None:
     place = step.cache.place_of(item.name)
     spec = step.cache.spec(place.template)
     if not place.pool and (spec is None or not rules_of(spec.kind).has_own_limit):
-        message = f"{item.name!r} is a {spec.kind if spec else 'gate'}"
-        raise InvalidValue(message, hint="set its members, or the capacity of `pool/member`")
+        kind = spec.kind if spec else "gate"
+        message = f"{item.name!r} is of kind '{kind}', which has no limit of its own"
+        hint = "set a pool's members, or the capacity of `pool/member`; change hours in the code"
+        raise InvalidValue(message, hint=hint)
     step.cache.change(item.name, place.template, place.pool).capacity = value
     _after_change(step, item.name)
 

@@ -250,6 +250,10 @@ class DefineGroup(ConformanceGroup):
         said = "'numbers' is of kind 'pool', which has no 'capacity'"
         async with rig.refuses(InvalidValue, match=said):
             await rig.define(SetGate(name="numbers", capacity=3, members=(("a", 1),)))
+        await rig.declare(Hours("site:{tz}", "09:00-18:00", tz="{tz}"))
+        said = "'site:UTC' is of kind 'hours', which has no limit of its own"
+        async with rig.refuses(InvalidValue, match=said):
+            await rig.define(SetGate(name="site:UTC", capacity=3))
 
     @pytest.mark.parametrize("name", ["all", "lane:calls", "tenant:acme", "kind:dial"])
     async def test_limit_of_an_implicit_gate_is_refused_and_writes_nothing(

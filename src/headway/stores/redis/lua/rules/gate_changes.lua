@@ -56,8 +56,10 @@ function GateChanges.set_instance(step, item)
   local place = GateCache.place_of(step.cache, item.name)
   local spec = GateCache.spec(step.cache, place.template)
   if place.pool == '' and (spec == nil or not GateKinds.of(spec.kind).has_own_limit) then
-    local message = Run.quoted(item.name) .. ' is a ' .. (spec and spec.kind or 'gate')
-    Run.refuse('InvalidValue', message, 'set its members, or the capacity of `pool/member`')
+    local kind = spec and spec.kind or 'gate'
+    local message = Run.quoted(item.name) .. ' is of kind \'' .. kind .. '\', which has no limit of its own'
+    local hint = 'set a pool\'s members, or the capacity of `pool/member`; change hours in the code'
+    Run.refuse('InvalidValue', message, hint)
   end
   GateCache.change(step.cache, item.name, place.template, place.pool).capacity = value
   GateChanges.after_change(step, item.name)
