@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import httpx
 import pytest
 
 import headway as hw
 from headway.client.address import read_address
 from headway.client.calls import MOST_AT_ONCE, HttpCall, HttpCalls
 from headway.client.transport import KEPT_CONNECTIONS
+from tests.servers.certificates import self_signed
 
 SEND = HttpCall(method="POST", path="/v1/jobs")
 POLL = HttpCall(method="POST", path="/v1/claims", waits_s=60)
@@ -125,3 +130,23 @@ async def test_connection_of_a_cancelled_call_is_closed_and_not_used_again() -> 
         await calls.ask(SEND)
         assert len(held.peers) == 2
         await held.until(connections=1)
+
+
+async def test_certificate_authority_of_the_environment_is_trusted_on_loopback_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = self_signed(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    # The tests keep the context that is made first.
+    make_context = inspect.unwrap(httpx.create_ssl_context)
+    monkeypatch.setattr(httpx, "create_ssl_context", make_context)
+    secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    secured.load_cert_chain(certificate, key)
+    held = Held()
+    held.may_reply.set()
+    async with await asyncio.start_server(held.serve, "localhost", 0, ssl=secured) as server:
+        port = server.sockets[0].getsockname()[1]
+        address = read_address(f"https://localhost:{port}")
+        calls = HttpCalls(address, timeout_s=60, timing=hw.Timing())
+        assert (await calls.ask(SEND)).body == b"{}"
+        await calls.close()

@@ -48,7 +48,7 @@ class Transport:
         # A proxy from the environment cannot reach this machine's loopback.
         self._trust_env = not address.is_loopback
         # Loading the certificates takes longer than a request.
-        self._verify = httpx.create_ssl_context(trust_env=self._trust_env)
+        self._verify = httpx.create_ssl_context()
         self._idle: list[httpx.AsyncClient] = []
         self._busy: set[httpx.AsyncClient] = set()
 
