@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -33,6 +34,7 @@ from headway.core.cascade import CANDIDATE
 from headway.core.errors import InvalidState, UnknownGate
 from headway.core.flow import Order
 from headway.core.gates.pool import Pool
+from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import MAX_BATCH, JobPolicy, NewJob, derived_id
@@ -247,6 +249,34 @@ async def test_gate_with_many_waiting_flows_is_read_together(here: Site, flows: 
         took.append(await trips(lambda job=job: here.worker.settle(Succeeded(job.id, job.run))))
         took.append(await trips(lambda: here.worker.ask(1, LANE)))
     assert max(took) <= 16, took
+
+
+@pytest.mark.parametrize("flows", [3, 100])
+async def test_claim_at_a_rate_finds_when_it_opens_for_different_amounts_together(
+    here: Site, flows: int
+) -> None:
+    tokens = Rate("tokens:{phone}", 100_000, per="1m")
+    await here.declare(tokens)
+    use = here.use(tokens, phone=1)
+    for amount in (700, 49_600, 49_600):
+        await here.add([here.new(replace(use, amount=amount))])
+        await here.take(1)
+        here.clock.advance(1_000)
+
+    async def claim() -> None:
+        while (await here.worker.ask(1, LANE)).again:
+            pass
+
+    await here.add(
+        [here.new(replace(use, amount=701 + one), tenant=f"t{one}") for one in range(flows)]
+    )
+    # The rate has room for 100, and each flow's job requests another amount.
+    assert await trips(claim) <= 16
+    assert (await here.store.read(StatsQuery())).counts["parked"] == flows
+    # When its timer is due it has room for any one of them: the others are parked again.
+    here.clock.advance(57_000)
+    assert await trips(claim) <= 27
+    assert (await here.store.read(StatsQuery())).counts["parked"] == flows - 1
 
 
 @pytest.mark.parametrize("n", SIZES)

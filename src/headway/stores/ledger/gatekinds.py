@@ -43,6 +43,9 @@ def are_slots_full(_gates: GateRows, _name: str, spec: GateSpec, row: GateRow | 
 
 # Rate: a limit on the starts in a window.
 
+OLDEST = 64
+"""Times of starts of a rate that are read first, and the factor for further reads."""
+
 
 def rate_room(gates: GateRows, view: GateView, spec: GateSpec, row: GateRow | None) -> None:
     """See `GateRules.fill_room`."""
@@ -65,13 +68,19 @@ def rate_opens_at(gates: GateRows, view: GateView, spec: GateSpec, amount: int) 
         return view.opens_at
     per_ms = spec.per_ms or 0
     after_at = gates.ledger.now - per_ms
-    # This many starts must leave the window first; each row counts at least one start.
+    # This many starts must leave the window first; each row counts at least one start. The limits
+    # are few, so that a store that caches reads answers jobs with other amounts from one of them.
     excess = gates.ledger.starts.total(view.name, after_at, row.used) + amount - view.most
-    for at, number in gates.ledger.starts.oldest(view.name, after_at, max(1, excess)):
-        excess -= number
-        if excess <= 0:
-            return at + per_ms
-    return None
+    limit = 1 if excess <= 1 else OLDEST
+    while True:
+        left, rows = excess, gates.ledger.starts.oldest(view.name, after_at, limit)
+        for at, number in rows:
+            left -= number
+            if left <= 0:
+                return at + per_ms
+        if len(rows) < limit:
+            return None
+        limit *= OLDEST
 
 
 # Hours: open at certain hours; a start takes nothing.

@@ -6,6 +6,7 @@
 local GateRules = {}
 
 local FOREVER = 253402300800000
+local OLDEST = 64
 
 -- See `GateRules.fill_room`.
 function GateRules.slots_room(_gates, view, spec, row)
@@ -36,16 +37,24 @@ function GateRules.rate_opens_at(gates, view, spec, amount)
   end
   local per_ms = spec.per_ms or 0
   local after_at = Time.now - per_ms
-  -- This many starts must leave the window first; each row counts at least one start.
+  -- This many starts must leave the window first; each row counts at least one start. The limits
+  -- are few, so that a store that caches reads answers jobs with other amounts from one of them.
   local excess = Starts.total(view.name, after_at, row.used) + amount - view.most
-  for _, each in ipairs(Starts.oldest(view.name, after_at, math.max(1, excess))) do
-    local at, number = each[1], each[2]
-    excess = excess - number
-    if excess <= 0 then
-      return at + per_ms
+  local limit = excess <= 1 and 1 or OLDEST
+  while true do
+    local left, rows = excess, Starts.oldest(view.name, after_at, limit)
+    for _, each in ipairs(rows) do
+      local at, number = each[1], each[2]
+      left = left - number
+      if left <= 0 then
+        return at + per_ms
+      end
     end
+    if #rows < limit then
+      return nil
+    end
+    limit = limit * OLDEST
   end
-  return nil
 end
 
 -- See `GateRules.fill_room`.
