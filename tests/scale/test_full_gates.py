@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headway import Slots
+from headway import Rate, Slots
+from headway.contract.views import StatsQuery
 from headway.core.gates.spec import GateSpec
 from tests.scale.large_store import LargeStore, large_store
 
@@ -123,3 +124,22 @@ async def cost_of_others(c: LargeStore) -> tuple[int, int]:
         rows, steps = rows + read.rows, steps + read.steps
         await c.finish(started)
     return rows, steps
+
+
+async def test_rate_that_opens_feeds_many_flows_about_as_much_as_it_has_room_for(
+    path: Path,
+) -> None:
+    flows, jobs, limit = 40, 20, 100
+    async with large_store(path) as c:
+        (use,) = await c.declare(Rate("pace:{phone}", limit, per="1m"))
+        for one in range(flows):
+            await c.add(jobs, [use], kind=f"k{one}")
+        await c.finish(await c.take(limit))
+        await c.park_all()
+        c.clock.advance(60_000)
+        started = await c.take(limit)
+        # Two of each flow when it opens, and two more for each that starts.
+        assert (await c.store.read(StatsQuery())).totals["fed"] <= 3 * limit
+        while more := await c.take(limit):
+            started += more
+        assert len(started) == limit

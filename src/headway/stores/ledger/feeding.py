@@ -16,7 +16,13 @@ from headway.stores.ledger.rows import JobRow
 FEED_FLOWS = 256
 """Flows read at a time."""
 FEED_HEADS = 100
-"""Most heads of one flow fed in one step; the others follow as these leave."""
+"""Most heads of up to 256 flows fed at a gate at once, at least one of each; the others follow.
+
+Each flow is fed as if the gate were its own, because another gate may close the others. Without
+this limit the flows together get many times what the gate has room for, and most are parked again.
+"""
+FEED_MORE = 2
+"""Heads fed for each ticket that leaves a flow: a flow whose jobs start gets more each time."""
 REFIT = 1_000
 """Most unfit jobs examined again in one step after their gate's capacity changed."""
 
@@ -36,9 +42,10 @@ def feed_gate(cache: GateCache, gate: str) -> int:
         heads = {flow: jobs.parked_heads(gate, flow, 2) for flow in flows}
         queue = [_place_of(heads[flow][0], flow) for flow in flows]
         heapq.heapify(queue)
+        each = max(1, FEED_HEADS // len(flows))
         while queue:
             _, _, _, flow = heapq.heappop(queue)
-            moved += _feed(cache, gate, flow, heads[flow])
+            moved += _feed(cache, gate, flow, heads[flow], each)
         flows = jobs.parked_flows(gate, flows[-1], FEED_FLOWS)
     return moved
 
@@ -47,30 +54,34 @@ def _place_of(head: Head, flow: int) -> tuple[int, int, int, int]:
     return (head.order.priority, head.order.due_at, head.order.seq, flow)
 
 
-def feed_flow(cache: GateCache, gate: str, flow: int) -> int:
+def feed_flow(cache: GateCache, gate: str, flow: int, left: int) -> int:
     """Move the next parked heads of one flow into it, each with a ticket.
+
+    Args:
+        left: how many jobs have left the flow with a ticket.
 
     Returns:
         The number of jobs moved.
     """
     # Two: the head after the last one fed needs a timer if the gate opens by itself.
-    return _feed(cache, gate, flow, cache.ledger.jobs.parked_heads(gate, flow, 2))
+    heads = cache.ledger.jobs.parked_heads(gate, flow, 2)
+    return _feed(cache, gate, flow, heads, min(FEED_MORE * left, FEED_HEADS))
 
 
-def _feed(cache: GateCache, gate: str, flow: int, heads: list[Head]) -> int:
+def _feed(cache: GateCache, gate: str, flow: int, heads: list[Head], most: int) -> int:
     jobs = cache.ledger.jobs
     if heads and _never_fits(cache, heads[0], gate):
         heads = _mark_unfit(cache, gate, flow)
     if not heads:
         return 0
     view = cache.view(use_at(heads[0], gate))
-    most = min(view.total(), FEED_HEADS)
+    most = min(view.total(), most)
     if most > 1:
         heads = jobs.parked_heads(gate, flow, most + 1)
     amounts: list[int] = []
     ahead = 0
     if view.free > 0:
-        amounts, ahead = _fitting(cache, view, flow, heads)
+        amounts, ahead = _fitting(cache, view, flow, heads[:most])
     fed = len(amounts)
     if amounts:
         jobs.feed(heads[:fed], gate, amounts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice, takewhile
@@ -450,8 +451,8 @@ class LaneClaim:
         left += [(one.head.ticket, one.flow) for one in decision.starts if one.head.ticket]
         if left or ended:
             self.ledger.read_ahead(ReadAhead(gates=[*(gate for gate, _ in left), *ended]))
-        for gate, flow in dict.fromkeys(left):
-            feed_flow(self.cache, gate, flow)
+        for (gate, flow), number in Counter(left).items():
+            feed_flow(self.cache, gate, flow, number)
         for gate in ended:
             # Jobs parked there waited for the reservation to end.
             feed_gate(self.cache, gate)

@@ -271,7 +271,7 @@ class Step:
             insert_new(ledger, self.cache, then, limited=False)
         ledger.read_ahead(ReadAhead(gates=[*freed, *(gate for gate, _ in self.tickets)]))
         for gate, flow in self.tickets:
-            feed_flow(self.cache, gate, flow)
+            feed_flow(self.cache, gate, flow, 1)
         self.tickets = {}
         for gate in freed:
             feed_gate(self.cache, gate)

@@ -83,17 +83,30 @@ local function write_parks(work, decision)
   end
 end
 
--- Feed the next job for each job with a ticket that leaves its flow.
-local function feed_next(work, fed, known)
-  for _, one in ipairs(fed) do
+-- Count the jobs with a ticket that leave their flow, by flow and gate.
+local function count_left(groups, at, left)
+  for _, one in ipairs(left) do
     local gate = one.head.ticket
     if gate ~= nil then
       local place = string.format('%.0f:', one.flow) .. gate
-      if not known[place] then
-        known[place] = true
-        Feeding.feed_flow(work.cache, gate, one.flow)
+      local group = at[place]
+      if group == nil then
+        group = { gate = gate, flow = one.flow, left = 0 }
+        at[place] = group
+        groups[#groups + 1] = group
       end
+      group.left = group.left + 1
     end
+  end
+end
+
+-- Feed behind the jobs with a ticket that leave their flow.
+local function feed_next(work, decision)
+  local groups, at = {}, {}
+  count_left(groups, at, decision.parks)
+  count_left(groups, at, decision.starts)
+  for _, group in ipairs(groups) do
+    Feeding.feed_flow(work.cache, group.gate, group.flow, group.left)
   end
 end
 
@@ -110,9 +123,7 @@ local function write(work, decision, by_flow)
     end
   end
   write_parks(work, decision)
-  local known = {}
-  feed_next(work, decision.parks, known)
-  feed_next(work, decision.starts, known)
+  feed_next(work, decision)
   for _, gate in ipairs(writer.ended) do
     -- Jobs parked there waited for the reservation to end.
     Feeding.feed_gate(work.cache, gate)

@@ -233,7 +233,7 @@ function Step.flush(step)
   write_rows(step)
   insert_what_follows(step)
   for _, ticket in ipairs(step.tickets) do
-    Feeding.feed_flow(step.cache, ticket.gate, ticket.flow)
+    Feeding.feed_flow(step.cache, ticket.gate, ticket.flow, 1)
   end
   step.tickets, step.has_ticket = {}, {}
   for _, gate in ipairs(freed) do

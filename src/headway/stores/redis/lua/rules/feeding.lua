@@ -7,6 +7,7 @@ local Feeding = {}
 
 local FEED_FLOWS = 256
 local FEED_HEADS = 100
+local FEED_MORE = 2
 local MAX_CAPACITY = 2147483647
 local REFIT = 1000
 
@@ -26,10 +27,11 @@ function Feeding.feed_gate(cache, gate)
       queue[at] = Feeding.place_of(heads[flow][1], flow)
     end
     Python.heapify(queue)
+    local each = math.max(1, math.floor(FEED_HEADS / #flows))
     while #queue > 0 do
       local found = Python.heappop(queue)
       local _, _, _, flow = found[1], found[2], found[3], found[4]
-      moved = moved + Feeding.feed(cache, gate, flow, heads[flow])
+      moved = moved + Feeding.feed(cache, gate, flow, heads[flow], each)
     end
     flows = Jobs.parked_flows(gate, flows[#flows], FEED_FLOWS)
   end
@@ -41,12 +43,13 @@ function Feeding.place_of(head, flow)
 end
 
 -- Move the next parked heads of one flow into it, each with a ticket.
-function Feeding.feed_flow(cache, gate, flow)
+function Feeding.feed_flow(cache, gate, flow, left)
   -- Two: the head after the last one fed needs a timer if the gate opens by itself.
-  return Feeding.feed(cache, gate, flow, Jobs.parked_heads(gate, flow, 2))
+  local heads = Jobs.parked_heads(gate, flow, 2)
+  return Feeding.feed(cache, gate, flow, heads, math.min(FEED_MORE * left, FEED_HEADS))
 end
 
-function Feeding.feed(cache, gate, flow, heads)
+function Feeding.feed(cache, gate, flow, heads, most)
   if #heads > 0 and Feeding.never_fits(cache, heads[1], gate) then
     heads = Feeding.mark_unfit(cache, gate, flow)
   end
@@ -54,14 +57,14 @@ function Feeding.feed(cache, gate, flow, heads)
     return 0
   end
   local view = CachedGates.view(cache, CachedGates.use_at(heads[1], gate))
-  local most = math.min(GateView.total(view), FEED_HEADS)
+  most = math.min(GateView.total(view), most)
   if most > 1 then
     heads = Jobs.parked_heads(gate, flow, most + 1)
   end
   local amounts = {}
   local ahead = 0
   if view.free > 0 then
-    local found = Feeding.fitting(cache, view, flow, heads)
+    local found = Feeding.fitting(cache, view, flow, Python.slice(heads, 1, most))
     amounts, ahead = found[1], found[2]
   end
   local fed = #amounts
