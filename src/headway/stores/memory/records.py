@@ -88,10 +88,10 @@ class MemorySignals:
             self._journal.put(self._arrivals, (row.scope, row.event), next(self._numbers))
 
     def kept(self, key: str) -> list[SignalRow]:
-        rows = (row for row in self._received.get(key, {}).values() if row.kept_until is not None)
-        return [
-            replace(row) for row in sorted(rows, key=lambda row: self._arrivals[key, row.event])
-        ]
+        rows = [row for row in self._received.get(key, {}).values() if row.kept_until is not None]
+        # An import is ordered by event, so the number alone would not show which came first.
+        rows.sort(key=lambda row: (row.at, self._arrivals[key, row.event]))
+        return [replace(row) for row in rows]
 
     def kept_count(self) -> int:
         return len(self._kept)

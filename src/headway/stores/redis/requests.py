@@ -261,8 +261,12 @@ def _item(item: Item) -> PackedRequest:
 
 def import_chunk_request(chunk: ExportChunk) -> PackedRequest:
     """Return a chunk's rows with named fields."""
-    decode(chunk)  # refuses a chunk of another version
+    found = decode(chunk)  # refuses a chunk of another version
     rows: list[PackedRequest] = _decode(chunk.rows)
+    if chunk.part == "gates":
+        for row, one in zip(rows, found, strict=True):
+            if kept := one.row.reserved:
+                row["row"]["reserved"] = {**kept._asdict(), "order": kept.order._asdict()}
     if chunk.part == "entries":
         rows = [{**row, "spec": _entry(row["spec"])} for row in rows]
     if chunk.part == "events":

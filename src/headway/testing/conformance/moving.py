@@ -39,7 +39,7 @@ from headway.testing.conformance.granting import ORDERS, SENDER
 from headway.testing.conformance.rig import ConformanceGroup, MakeStore, Rig, dial, policy_with
 from headway.testing.conformance.worker import LANE
 from headway.testing.dump import Dump, unnumbered
-from headway.testing.jobs import use_of
+from headway.testing.jobs import keyed, use_of
 
 LINE = Slots("line", 2)
 PHONE = Slots("phone:{phone}", 1)
@@ -194,6 +194,33 @@ class MovingGroup(ConformanceGroup):
         assert second.id not in taken
         early = await dial(target, key="call-not-there-yet")
         assert await target.state(early.id) is State.SUCCEEDED
+
+    async def test_copy_keeps_what_is_reserved_for_a_job(self, rig: Rig, target: Rig) -> None:
+        await rig.declare(LINE)
+        call = await dial(rig, gates=(use_of(LINE),))
+        large = await rig.add(gates=(keyed(LINE, 2),))
+        assert await rig.worker.take(9) == []
+        small = await rig.add(gates=(use_of(LINE),))
+        await carry(rig, target)
+        assert (await target.gate("line")).reserved_for == large.id
+        assert standing(await target.dump()) == standing(await rig.dump())
+        worker = target.new_worker()
+        assert await worker.take(9) == []
+        await target.signal(call.key)
+        assert await worker.take_ids(9) == [large.id]
+        await worker.report(Succeeded(large.id, 1))
+        assert await worker.take_ids(9) == [small.id]
+
+    async def test_copy_applies_early_signals_in_the_order_of_their_arrival(
+        self, rig: Rig, target: Rig
+    ) -> None:
+        await rig.signal("call-1", event="b", body=b"1")
+        rig.clock.advance(1)
+        await rig.signal("call-1", Decided.DEAD, event="a")
+        await carry(rig, target)
+        early = await dial(target, key="call-1")
+        view = await target.view(early.id)
+        assert (view.state, view.result) == (State.SUCCEEDED, b"1")
 
     async def test_accepted_job_keeps_awaiting_in_the_copy(self, rig: Rig, target: Rig) -> None:
         run = await accepted(rig, "ann", "bob")
