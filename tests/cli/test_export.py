@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -96,7 +98,29 @@ def test_device_or_pipe_is_refused_instead_of_replaced(headway: Headway, folder:
     refused = headway("export", "--out", "pipe", "--force")
     assert refused.code == 2
     assert "not a regular file" in refused.err
+    assert "exists" in headway("export", "--out", "pipe").err
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("place", ["--out part.jsonl", "> part.jsonl"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_export_that_a_file_cannot_hold_fails(place: str, unbuffered: str):
+    enqueue(new_job(args=b'"%s"' % (b"x" * 900_000)))
+    python = f"PYTHONUNBUFFERED={unbuffered} exec {sys.executable}"
+    line = f"ulimit -f 100; {python} -m headway export {place}"
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert ran.returncode == 4
+    assert "cannot be written: File too large" in ran.stderr
+
+
+def test_empty_file_is_not_replaced_without_request(headway: Headway, folder: Path):
+    enqueue(new_job())
+    empty = folder / "jobs.jsonl"
+    empty.touch()
+    ran = headway("export", "--out", "jobs.jsonl")
+    assert ran.code == 2
+    assert "exists" in ran.err
+    assert empty.read_bytes() == b""
 
 
 def test_file_that_cannot_be_created_is_an_error_and_leaves_nothing(headway: Headway, folder: Path):

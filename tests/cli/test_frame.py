@@ -334,7 +334,7 @@ def test_full_output_device_is_not_a_bug(headway: Headway, command: str):
         )
     assert (done.returncode, done.stderr) == (
         4,
-        "headway: the output cannot be written: no space is left on the device "
+        "headway: the output cannot be written: No space left on device "
         "(free some space, or write it elsewhere)\n",
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from errno import EDQUOT, EFBIG, ENOSPC
 
 import typer
 
@@ -24,6 +25,8 @@ from headway.core.errors import (
 )
 
 DEBUG = "HEADWAY_DEBUG"
+NO_SPACE = frozenset({ENOSPC, EDQUOT, EFBIG})
+"""Errors of a device, quota or file size that is used up."""
 
 
 def report(error: Exception, *, json: bool) -> int:

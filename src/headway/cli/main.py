@@ -5,17 +5,18 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Mapping, Sequence
-from errno import EACCES, ELOOP, ENAMETOOLONG, ENOSPC, EPERM
+from errno import EACCES, ELOOP, ENAMETOOLONG, EPERM
 from importlib import import_module
-from io import TextIOWrapper
+from io import FileIO, TextIOWrapper
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
+from typing_extensions import Buffer
 
-from headway.cli.failures import DONE, INTERRUPTED, report
+from headway.cli.failures import DONE, INTERRUPTED, NO_SPACE, report
 from headway.cli.global_options import JSON, STORE, VERSION, GlobalOptions, show_version
 from headway.core.errors import InvalidValue, StoreFull
 
@@ -171,8 +172,8 @@ def call(arguments: Sequence[str]) -> int:
 
 def _system_error(error: OSError) -> Exception:
     """Return the error for a full device, or a path that cannot be used; any other is a bug."""
-    if error.errno == ENOSPC:
-        message = "the output cannot be written: no space is left on the device"
+    if error.errno in NO_SPACE:
+        message = f"the output cannot be written: {error.strerror}"
         return StoreFull(message, hint="free some space, or write it elsewhere")
     if error.errno in _PATHS and error.filename is not None:
         message = f"the path {str(error.filename)[:200]!r} cannot be used: {error.strerror}"
@@ -194,9 +195,26 @@ def _encoding_error(error: Exception, arguments: Sequence[str]) -> Exception:
     return error
 
 
+class _Unbuffered(FileIO):
+    """A stream that writes everything, or raises: Python's own may write a part."""
+
+    def write(self, data: Buffer, /) -> int:
+        """Write all bytes, and return their number."""
+        left = memoryview(data).cast("B")
+        size = len(left)
+        while left:
+            left = left[super().write(left) :]
+        return size
+
+
 def main() -> None:
     """Run the console script; what the terminal's encoding does not have is escaped."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if isinstance(getattr(sys.stdout, "buffer", None), FileIO):
+        # PYTHONUNBUFFERED is set, with which a full device would cut the output unnoticed.
+        raw = _Unbuffered(sys.stdout.fileno(), "w", closefd=False)
+        coding = sys.stdout.encoding
+        sys.stdout = TextIOWrapper(raw, coding, "backslashreplace", write_through=True)
     sys.exit(call(sys.argv[1:]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import uuid
@@ -18,7 +17,7 @@ import typer
 
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
-from headway.cli.failures import NO
+from headway.cli.failures import NO, NO_SPACE
 from headway.cli.options import AppName, JobFilter
 from headway.cli.progress import Meter, progress
 from headway.cli.session import CommandSession
@@ -100,7 +99,7 @@ def output(path: Path | None, *, force: bool) -> Generator[_Write]:
         part.replace(path)
     except OSError as error:
         message = f"the file {path} cannot be written: {error.strerror}"
-        if error.errno == errno.ENOSPC:
+        if error.errno in NO_SPACE:
             raise StoreFull(message, hint="free some space, or choose another device") from None
         raise InvalidValue(message, hint="choose a place you can write to") from None
     finally:
