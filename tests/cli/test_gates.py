@@ -43,6 +43,16 @@ def test_gate_is_shown_with_its_members_and_holders(headway: Headway):
     assert document["holders"][0]["member"] == "+1555"
 
 
+def test_only_the_holders_that_are_not_listed_are_counted(headway: Headway):
+    declare(Slots("wide", 20))
+    use = GateUse(name="wide", template="wide", shared=True)
+    made = enqueue(*(new_job(gates=(use,)) for _ in range(13)))
+    claim("main", n=13)
+    lines = headway("gates", "show", "wide").out.splitlines()
+    assert sum(line.startswith(tuple(made)) for line in lines) == 10
+    assert "and 3 more" in lines
+
+
 def test_only_gates_with_parked_jobs_can_be_listed(headway: Headway):
     declare_all()
     assert headway("gates", "--parked", "--json").document["gates"] == []

@@ -198,10 +198,12 @@ def test_many_rows_are_imported_in_steps(headway: Headway, folder: Path):
 async def test_large_rows_are_imported_in_smaller_steps():
     """A step of 1,000 jobs with 900 kB each was too large for Redis and for servers."""
     steps: list[int] = []
+    counts: list[int] = []
 
     class Counted(MemoryStore):
         async def enqueue(self, jobs: Sequence[hw.NewJob]) -> list[hw.Sent]:
             steps.append(sum(len(job.args) for job in jobs))
+            counts.append(len(jobs))
             return await super().enqueue(jobs)
 
     store, app = Counted(FakeClock()), hw.App("memory://")
@@ -214,10 +216,14 @@ async def test_large_rows_are_imported_in_smaller_steps():
 
     rows = [b'"%s"' % (b"x" * 900_000)] * 20
     tally = await Import(store, calls, "ada", lambda _: None).run(rows, lambda *_: None)
-    await store.close()
     assert (tally.rows, tally.created) == (20, 20)
     assert max(steps) < 8_000_000
     assert len(steps) == 3
+    counts.clear()
+    small = await Import(store, calls, "ada", lambda _: None).run([b'""'] * 2_050, lambda *_: None)
+    await store.close()
+    assert small.created == 2_050
+    assert counts == [1_000, 1_000, 50]
 
 
 @pytest.mark.parametrize(

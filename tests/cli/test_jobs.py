@@ -59,6 +59,17 @@ def test_pages_without_a_job_are_passed_over(headway: Headway, monkeypatch: pyte
     assert later in rest.out
 
 
+def test_no_kind_is_called_unknown_before_all_jobs_were_looked_at(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    enqueue(new_job(kind="old", due_at=4_000_000_000_000), *(new_job() for _ in range(9)))
+    monkeypatch.setattr("headway.stores.ledger.paging.MOST_EXAMINED", 2)
+    monkeypatch.setattr("headway.cli.commands.jobs.MOST_EMPTY", 1)
+    listed = headway("jobs", "--kind", "old", "--newest")
+    assert "no jobs among those looked at" in listed.err
+    assert "note:" not in listed.err
+
+
 def test_page_with_a_successor_says_how_to_continue(headway: Headway):
     enqueue(*(new_job() for _ in range(3)))
     assert "--cursor " in headway("jobs", "--limit", "2").err
@@ -123,6 +134,16 @@ def test_waiting_and_running_jobs_are_found_below_many_others(
     ):
         found = [job["id"] for job in headway("jobs", "--json", *asked).document["jobs"]]
         assert {*found} == expected or (expected is None and len(found) == 2), asked
+
+
+def test_jobs_of_a_subject_are_never_those_of_another(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("headway.stores.ledger.paging.MOST_EXAMINED", 2)
+    enqueue(*(new_job(subject="ada", due_at=4_000_000_000_000) for _ in range(4)))
+    enqueue(new_job(subject="bo"))
+    found = headway("jobs", "--json", "--state", "waiting", "--subject", "ada").document
+    assert found == {"jobs": [], "cursor": None}
 
 
 @pytest.mark.parametrize("name", ["key", "subject"])

@@ -14,7 +14,7 @@ GATE_COLUMNS = (
 
 def gate_state(gate: GateState) -> str:
     """Return "open", "full", "closed", or "unused" for hours that no job has needed yet."""
-    if gate.closed_by or gate.closed_until is not None:
+    if gate.closed_until is not None:
         return "closed"
     if gate.open:
         return "open"

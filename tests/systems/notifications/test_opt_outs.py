@@ -303,6 +303,7 @@ async def test_link_without_an_address_as_older_mails_have_it_still_works(tmp_pa
         path = f"/notifications/unsubscribe/ada/news/{sign(KEY, PURPOSE, 'ada', 'news')}"
         assert (await notify.rig.http.post(path)).status_code == 200
         assert await opt_outs(notify) == ["email:news"]
+        problem(await notify.rig.http.post(f"{path}?email="), 401, "unauthenticated")
         await notify.ok("DELETE", "/recipients/ada", status=204)
         await notify.ada(email="ada@example.org")
         assert await opt_outs(notify) == ["email:news"]

@@ -71,6 +71,9 @@ async def test_twilio_report_about_a_text_is_its_status(tmp_path: Path):
         moments = [event["at"] for event in told["events"]]
         assert moments == sorted(moments)
         assert len(notify.email.got) == 1
+        job = await notify.job(one)
+        # The next channel was due at once, not after the delay of a retry.
+        assert job.due_at == job.runs[0].ended_at
 
 
 async def test_failure_by_the_last_channel_keeps_that_it_was_sent(tmp_path: Path):
@@ -104,7 +107,7 @@ async def test_failure_after_the_delivery_undoes_nothing(tmp_path: Path):
         ]
         said = {"MessageSid": MESSAGE, "MessageStatus": "failed", "ErrorCode": "30005"}
         for _ in range(2):
-            assert (await posts(notify, "status", **said)).status_code == 204
+            assert (await posts(notify, "status", **said, To=TO)).status_code == 204
         assert await notify.get(one) == arrived
         assert (await notify.ok("GET", "/recipients/ada"))["phone"] == TO
 
