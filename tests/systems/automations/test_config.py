@@ -196,6 +196,16 @@ def test_wrong_dispatcher_key_leaves_the_others_unchanged():
     ]
 
 
+@pytest.mark.parametrize(
+    "line", ["max_concurrent = 1O", "log_level = info", "enabled = false", "= 3", "a ="]
+)
+def test_line_of_the_dispatcher_that_is_not_toml_enables_nothing(line: str):
+    config = parsed(f"[dispatcher]\nenabled = false\nlock_timeout_hours = 2\n{line}\n{VALID}")
+    assert (config.dispatcher.enabled, config.dispatcher.lock_timeout_hours) == (False, 2)
+    assert [(one.line, one.error[:10]) for one in config.faults] == [(4, "not TOML: ")]
+    assert len(config.automations) == 1
+
+
 def test_unknown_table_and_a_wrong_dispatcher_are_reported():
     config = parsed(f"[dispatch]\na = 1\n[dispatcher]\nmax_concurrent = -1\n{VALID}")
     assert [fault.line for fault in config.faults] == [1, 4]

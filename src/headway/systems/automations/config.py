@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -274,17 +274,17 @@ def parse_config(text: str, path: Path) -> Config:
     for chunk in _chunks(text):
         name = chunk.id if chunk.is_automation else None
         try:
-            table = _load(chunk)
             if not chunk.is_automation:
-                for key, value in _head(table, chunk).items():
-                    try:
-                        one_key = _validated(DispatcherTable, {key: value}, chunk)
-                    except _Invalid as error:
-                        invalid(error)
-                    else:
-                        dispatcher = dispatcher.model_copy(update={key: getattr(one_key, key)})
+                for table in _tables(chunk, invalid):
+                    for key, value in _head(table, chunk).items():
+                        try:
+                            one_key = _validated(DispatcherTable, {key: value}, chunk)
+                        except _Invalid as error:
+                            invalid(error)
+                        else:
+                            dispatcher = dispatcher.model_copy(update={key: getattr(one_key, key)})
                 continue
-            found = table["automation"][0]
+            found = _load(chunk)["automation"][0]
             name = found["id"] if isinstance(found.get("id"), str) else None
             one = _automation(found, chunk, path.parent.absolute(), automations)
             automations[one.id] = one
@@ -344,6 +344,19 @@ def _load(chunk: _Chunk) -> dict[str, Any]:
         at = _AT_LINE.search(str(error))
         line = chunk.line + (int(at[1]) if at else len(chunk.lines)) - 1
         raise _Invalid(line, f"not TOML: {_AT_LINE.sub('', str(error))}") from None
+
+
+def _tables(chunk: _Chunk, invalid: Callable[[_Invalid], None]) -> list[dict[str, Any]]:
+    """Return a table; if it is not TOML, report that, and return its lines that are.
+
+    Otherwise a typing error in one line would undo `enabled = false` in another.
+    """
+    try:
+        return [_load(chunk)]
+    except _Invalid as error:
+        invalid(error)
+    lines = [f"{chunk.lines[0]}\n{line}" for line in chunk.lines[1:]]
+    return [tomllib.loads(line) for line in lines if _is_toml(line)]
 
 
 def _head(table: dict[str, Any], chunk: _Chunk) -> dict[str, Any]:
