@@ -45,6 +45,9 @@ class Mailer:
         Raises:
             Dead: an address or the title is not valid in a header.
         """
+        if "=?" in title:
+            # EmailMessage would decode it, and write the line breaks in it as they are.
+            raise hw.Dead("the message cannot be written: the title contains =?")
         message = EmailMessage()
         try:
             message["From"], message["To"], message["Subject"] = self.sender, to, title

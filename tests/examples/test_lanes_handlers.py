@@ -205,8 +205,11 @@ async def test_unreachable_mail_server_is_retried(rig: Rig) -> None:
     assert "cannot be reached" in job.reason
 
 
-async def test_title_cannot_inject_a_header(rig: Rig, postbox: Postbox) -> None:
-    job = await rig.run("send_email", to="a@example.org", title="x\nBcc: b@example.org", text="")
+@pytest.mark.parametrize(
+    "title", ["x\nBcc: b@example.org", "=?utf-8?q?x=0D=0ABcc:_b@example.org?="]
+)
+async def test_title_cannot_inject_a_header(rig: Rig, postbox: Postbox, title: str) -> None:
+    job = await rig.run("send_email", to="a@example.org", title=title, text="")
     assert job.state == "dead"
     assert "cannot be written" in job.reason
     assert postbox.taken == []

@@ -14,6 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from email import policy
 from email.errors import MessageError
+from email.header import Header
 from email.headerregistry import Address, AddressHeader, BaseHeader, HeaderRegistry
 from email.message import EmailMessage
 from email.utils import format_datetime
@@ -106,6 +107,8 @@ def _addressed(name: str, text: str) -> BaseHeader:
 
 # 7-bit, so that any server transmits it unchanged.
 _MIME = policy.SMTP.clone(cte_type="7bit", header_factory=_header)
+# Not `str.isprintable`, which denies the joiners of Persian and of emoji, and new characters.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _ID = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
 
 
@@ -136,7 +139,7 @@ def check_mail(message: Message) -> str:
     fault = read_address(message.to)
     if isinstance(fault, str):
         return f"the address cannot be used: {fault}"
-    if not message.title.isprintable() or len(message.title) > MAX_SUBJECT:
+    if _CONTROL.search(message.title) or len(message.title) > MAX_SUBJECT:
         return "the title has line breaks or control characters, or is too long"
     url = message.unsubscribe_url
     if url is not None and (
@@ -167,10 +170,16 @@ def write_mail(message: Message, from_: Address, now: int) -> bytes | str:
     if fault := check_mail(message):
         return fault
     mail = EmailMessage(_MIME)
+    headers = unsubscribe_headers(message)
     try:
         mail["From"] = _addressed("From", str(from_))
         mail["To"] = _addressed("To", message.to)
-        mail["Subject"] = message.title
+        if "=?" in message.title:
+            # The library would decode it, and write the line breaks in it as they are.
+            subject = Header(message.title, "utf-8", header_name="Subject")
+            headers["Subject"] = subject.encode(linesep="\r\n")
+        else:
+            mail["Subject"] = message.title
         mail["Date"] = format_datetime(datetime.fromtimestamp(now // 1000, UTC))
         mail["Message-ID"] = f"<{message.id}@{from_.domain}>"
         mail.set_content(message.text or "\n")
@@ -180,7 +189,7 @@ def write_mail(message: Message, from_: Address, now: int) -> bytes | str:
     except (MessageError, ValueError, LookupError) as error:
         return f"it cannot be written as an e-mail: {type(error).__name__}"
     # Folding would break a long URL in two, or encode it.
-    head = "".join(f"{name}: {text}\r\n" for name, text in unsubscribe_headers(message).items())
+    head = "".join(f"{name}: {text}\r\n" for name, text in headers.items())
     return head.encode() + written
 
 

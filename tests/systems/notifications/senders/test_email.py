@@ -122,6 +122,29 @@ async def test_lines_of_dots_and_of_any_length_arrive_unchanged(tmp_path: Path):
     assert max(map(len, box.got[0].split(b"\r\n"))) <= 998
 
 
+@pytest.mark.parametrize(
+    "title",
+    [
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "\u200f\u05e9\u05dc\u05d5\u05dd",
+        "👨\u200d👩\u200d👧 soft\u00adhyphen \U0001fae9",
+        "x" * 500,
+        "50 % off =?utf-8?q?=0D=0ABcc:_eve@example.net?=",
+        "=?utf-8?b?YQ0KQmNjOiBldmVAZXhhbXBsZS5uZXQ=?=",
+        "é" * 200 + "=?utf-8?q?=0D=0A=0D=0A<p>?=" + "日" * 200,
+    ],
+)
+async def test_title_arrives_unchanged_and_as_nothing_else(tmp_path: Path, title: str):
+    async with smtp(tmp_path) as box, sender(box) as one:
+        assert await one.send(message(TO, title=title)) == Accepted(None)
+        await one.send(message(TO))
+    mail, plain = box.mails
+    assert mail["Subject"] == title
+    assert sorted(mail.keys()) == sorted(plain.keys())
+    assert mail.get_content() == plain.get_content()
+    assert max(map(len, box.got[0].split(b"\r\n"))) <= 78
+
+
 INJECTED: list[dict[str, Any]] = [
     {"to": "ada@example.net\r\nBcc: eve@example.net"},
     {"to": "ada@example.net, eve@example.net"},
