@@ -487,6 +487,19 @@ def test_log_on_a_full_device_is_truncated_and_raises_nothing():
     log.feed(b"one\n")
     log.note("ended: exit, status 0")
     assert log.truncated
+    # It is the reason if this step fails.
+    log.feed(b"two\nfatal: no space\n")
+    assert log.last == b"one\ntwo\nfatal: no space\n"
+
+
+async def test_session_whose_log_cannot_be_created_ends_as_without_it(tmp_path, repository):
+    one = play(tmp_path, automation(repository, "exit 3"))
+    one.folders.logs.rmdir()
+    end = await one.end()
+    assert (end.reason, end.status, end.truncated) == ("exit", 3, True)
+    one = play(tmp_path, automation(tmp_path / "nowhere", "true"))
+    one.folders.logs.rmdir()
+    assert "does not appear to be a git repository" in str(await one.end())
 
 
 async def test_unwritable_folders_are_removed_with_the_worktree(tmp_path, repository):

@@ -39,7 +39,7 @@ class Supervisor:
             timeout_at=time.monotonic() + spec["timeout_s"],
             grace_s=spec["grace_s"],
         )
-        self.step = ""
+        self.step = "worktree"
 
     def run(self) -> dict[str, Any]:
         """Prepare the repository, and run the command.

@@ -23,7 +23,11 @@ class Log:
 
     def __init__(self, path: str, most: int, secrets: list[str]) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._file = os.open(path, flags, 0o600)
+        try:
+            self._file = os.open(path, flags, 0o600)
+        except OSError:
+            # As on a full device: nothing can be written.
+            self._file = -1
         self._secrets = [one.encode() for one in secrets]
         self._left = most
         self._partial = b""
@@ -35,7 +39,8 @@ class Log:
         """Write complete lines and buffer the rest, so that no secret is split."""
         self.bytes += len(data)
         if self.truncated:
-            return
+            # Only `last` is still kept.
+            data = data[-LONGEST_SECRET:]
         self._partial += data
         end = self._partial.rfind(b"\n") + 1
         if not end and len(self._partial) >= LONGEST_LINE:
@@ -56,10 +61,12 @@ class Log:
         self._append(self._clean(f"headway: {text}\n".encode(errors="replace")))
 
     def _write(self, data: bytes) -> None:
-        if not data or self.truncated:
+        if not data:
             return
         data = self._clean(data)
         self.last = (self.last + data)[-LONGEST_ERROR:]
+        if self.truncated:
+            return
         self._append(data[: self._left])
         self._left -= len(data)
         if self._left < 0:
