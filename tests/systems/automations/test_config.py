@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.core.errors import InvalidValue
 from headway.core.timetable.schedule import At, Cron, Every
 from headway.systems.automations.config import Config, parse_config, read_config, read_schedule
 
@@ -210,6 +211,16 @@ def test_unknown_table_and_a_wrong_dispatcher_are_reported():
     config = parsed(f"[dispatch]\na = 1\n[dispatcher]\nmax_concurrent = -1\n{VALID}")
     assert [fault.line for fault in config.faults] == [1, 4]
     assert list(config.automations) == ["good"]
+
+
+@pytest.mark.parametrize("text", ["", " \n\n", "\ufeff"])
+def test_empty_file_is_one_that_is_not_written_yet(tmp_path: Path, text: str):
+    path = tmp_path / "automations.toml"
+    path.write_text(text)
+    with pytest.raises(InvalidValue, match="is empty"):
+        read_config(path)
+    path.write_text("# no entries\n")
+    assert read_config(path).faults == ()
 
 
 def test_first_table_after_a_byte_order_mark_is_read(tmp_path: Path):

@@ -725,17 +725,25 @@ async def test_start_with_an_unreadable_file_removes_no_entry_and_ends_no_sessio
         assert await anchors(one) == before
 
 
-async def test_unreadable_file_changes_nothing_that_runs(tmp_path, repository):
+@pytest.mark.parametrize(
+    "unreadable", [lambda file: file.unlink(), lambda file: file.write_text("")]
+)
+async def test_file_that_is_missing_or_empty_changes_nothing_that_runs(
+    tmp_path, repository, unreadable
+):
     url = f"sqlite:///{tmp_path}/h.db"
     async with service(tmp_path, url, entry("a", repository)) as one:
         await one.ended("a")
-        one.file.unlink()
+        before = await anchors(one)
+        # A shell empties the file before the program whose output it gets has written anything.
+        unreadable(one.file)
 
         async def degraded() -> bool:
             return (await one.get("/dispatcher/health"))["status"] == "degraded"
 
         await one.until(degraded)
         assert (await one.row("a"))["enabled"]
+        assert await anchors(one) == before
 
 
 @pytest.mark.slow

@@ -258,6 +258,10 @@ def read_config(path: Path) -> Config:
         )
         message = f"{path} cannot be read: {reason}"
         raise InvalidValue(message, hint="set [automations] file, or pass --file") from None
+    if not text.strip():
+        # Most programs empty a file before they write it.
+        message = f"{path} is empty"
+        raise InvalidValue(message, hint="a file without entries needs a comment")
     return parse_config(text, path)
 
 
