@@ -39,6 +39,52 @@ def test_gate_names_are_filled_with_arguments_and_options(plain: hw.App) -> None
     assert uses[2].hold == "run"
 
 
+def test_amount_is_taken_from_an_argument(plain: hw.App) -> None:
+    tokens = hw.Rate("tokens", 1_000, per="1m", shared=False)
+
+    @plain.job(gates=[tokens.take("{estimate}", hold="run")])
+    async def complete(prompt: str, estimate: int = 10) -> None: ...
+
+    uses = [complete.make(prompt="a", **more).gates[0] for more in ({}, {"estimate": 7})]
+    assert [(use.name, use.amount, use.hold, use.shared) for use in uses] == [
+        ("tokens", 10, "run", False),
+        ("tokens", 7, "run", False),
+    ]
+    # At a later stage, the gates are given the stored arguments.
+    (use,) = complete.uses(
+        "", "default", "", b'{"prompt":"","estimate":3}', [tokens.take("{estimate}")]
+    )
+    assert use.amount == 3
+
+
+@pytest.mark.parametrize("estimate", [0, -1, 2**31, True, "7", None])
+def test_argument_that_is_no_amount_is_refused(plain: hw.App, estimate: Any) -> None:
+    @plain.job(gates=[hw.Slots("memory", 64, shared=False).take("{estimate}")])
+    async def build(estimate: Any) -> None: ...
+
+    with pytest.raises(InvalidValue, match="build: the argument 'estimate', an amount of 'memory'"):
+        build.make(estimate=estimate)
+
+
+@pytest.mark.parametrize("amount", ["", "7", "estimate", "{a}{b}", "{a} ", "{", "{}"])
+def test_amount_that_is_not_one_argument_is_refused(amount: str) -> None:
+    with pytest.raises(InvalidValue):
+        hw.Slots("memory", 64, shared=False).take(amount)
+
+
+def test_amount_from_an_argument_is_refused_at_a_shared_gate_and_without_the_argument(
+    plain: hw.App,
+) -> None:
+    with pytest.raises(
+        InvalidValue, match=r"'memory' is shared, but \{mb\} differs from job to job"
+    ):
+        hw.Slots("memory", 64).take("{mb}")
+    with pytest.raises(InvalidValue, match=r"'memory:\{host\}' needs an argument 'mb'"):
+
+        @plain.job(gates=[hw.Slots("memory:{host}", 64).take("{mb}")])
+        async def build(host: str) -> None: ...
+
+
 def test_gate_names_are_filled_with_a_constant_tenant(plain: hw.App) -> None:
     @plain.job(gates=[hw.Slots("{tenant}/{phone}", 1)], tenant="acme")
     async def call(phone: str) -> None: ...

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, TypedDict, cast
 
 from headway.core.duration import check_duration
 from headway.core.errors import InvalidValue
-from headway.core.gates.spec import GateNeed, GateSpec, GateUse
+from headway.core.gates.spec import GateNeed, GateSpec, GateUse, check_count
 from headway.core.job import (
     DAY_MS,
     DEFAULT_POLICY,
@@ -310,7 +310,7 @@ class Needs:
         self._keep = CANDIDATE if cascade else frozenset[str]()
         known = ALWAYS_KNOWN.union(names, self._keep)
         for need in self.needs:
-            _refuse_unknown_argument(kind, need.spec, known)
+            _refuse_unknown_argument(kind, need, known)
         if sum(need.spec.shared for need in self.needs) > MAX_SHARED_GATES:
             message = f"the kind {kind!r} needs more than {MAX_SHARED_GATES} shared gates"
             raise InvalidValue(message, hint="let one gate stand for several")
@@ -328,8 +328,8 @@ class Needs:
             The gates with their names resolved, in the order declared.
 
         Raises:
-            InvalidValue: a name cannot be resolved, a time zone is unknown, or two gates resolve to
-                the same name.
+            InvalidValue: a name cannot be resolved, a time zone is unknown, an amount is not valid,
+                or two gates resolve to the same name.
         """
         uses = tuple(self._use(need, values) for need in self.needs)
         if len({use.name for use in uses}) != len(uses):
@@ -342,7 +342,7 @@ class Needs:
     def _always_the_same(self) -> tuple[GateUse, ...] | None:
         for need in self.needs:
             zone = need.spec.hours.tz if need.spec.hours else ""
-            if placeholders(need.spec.name) or placeholders(zone):
+            if placeholders(need.spec.name) or placeholders(zone) or need.argument:
                 return None
         names = [need.spec.name for need in self.needs]
         if len(set(names)) != len(names):
@@ -352,7 +352,10 @@ class Needs:
         return tuple(self._use(need, {}) for need in self.needs)
 
     def _use(self, need: GateNeed, values: Mapping[str, object]) -> GateUse:
-        spec = need.spec
+        spec, amount = need.spec, need.amount
+        if need.argument is not None:
+            what = f"{self.kind}: the argument {need.argument!r}, an amount of {spec.name!r},"
+            amount = check_count(what, values.get(need.argument), least=1)
         zone = None
         if spec.hours is not None:
             zone = resolve(spec.hours.tz, values, what="time zone")
@@ -360,7 +363,7 @@ class Needs:
         return GateUse(
             name=resolve(spec.name, values, keep=self._keep),
             template=spec.name,
-            amount=need.amount,
+            amount=amount,
             hold=need.hold,
             shared=spec.shared,
             zone=zone,
@@ -376,9 +379,11 @@ def _need(kind: str, gate: object) -> GateNeed:
     raise InvalidValue(message, hint="use Slots, Rate, Hours, Pool, or what their take() returns")
 
 
-def _refuse_unknown_argument(kind: str, spec: GateSpec, known: frozenset[str]) -> None:
+def _refuse_unknown_argument(kind: str, need: GateNeed, known: frozenset[str]) -> None:
+    spec = need.spec
     zone = spec.hours.tz if spec.hours else ""
-    for field in (*placeholders(spec.name), *placeholders(zone)):
+    amount = (need.argument,) if need.argument else ()
+    for field in (*placeholders(spec.name), *placeholders(zone), *amount):
         if field not in known:
             message = (
                 f"the gate {spec.name!r} needs an argument {field!r}, which {kind!r} does not have"

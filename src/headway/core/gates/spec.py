@@ -56,11 +56,12 @@ class GateSpec:
     strategy: Strategy = "least_used"
     hours: HoursSpec | None = None
 
-    def take(self, amount: int = 1, *, hold: Hold = "settled") -> GateNeed:
+    def take(self, amount: int | str = 1, *, hold: Hold = "settled") -> GateNeed:
         """Return this gate with the number of permits a job takes, and how long it keeps them.
 
         Args:
-            amount: number of permits (or starts of a Rate), at least 1.
+            amount: number of permits (or starts of a Rate), at least 1; or the argument of the job
+                that contains it, such as "{tokens}".
             hold: "settled" keeps them while the job awaits a signal; "run" returns them at the
                 hand-over.
 
@@ -68,9 +69,22 @@ class GateSpec:
             The entry for a kind's list of gates.
 
         Raises:
-            InvalidValue: the amount or the hold is not valid.
+            InvalidValue: the amount or the hold is not valid, or the amount is an argument and the
+                gate is shared.
         """
-        return GateNeed(spec=self, amount=check_count("amount", amount, least=1), hold=_hold(hold))
+        if not isinstance(amount, str):
+            amount = check_count("amount", amount, least=1)
+            return GateNeed(spec=self, amount=amount, hold=_hold(hold))
+        fields = placeholders(amount)
+        if len(fields) != 1 or amount != f"{{{fields[0]}}}":
+            message = f"amount is {amount!r}"
+            raise InvalidValue(message, hint="a whole number, or an argument as '{argument}'")
+        if self.shared:
+            message = f"the gate {self.name!r} is shared, but {amount} differs from job to job"
+            raise InvalidValue(
+                message, hint="declare it with shared=False: each amount would be a flow of its own"
+            )
+        return GateNeed(spec=self, argument=fields[0], hold=_hold(hold))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +115,15 @@ class GateTraits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateNeed:
-    """A gate that a kind must pass, with the amount it takes there."""
+    """A gate that a kind must pass, with the amount it takes there.
+
+    Attributes:
+        argument: argument that contains the amount; None if all its jobs take the same.
+    """
 
     spec: GateSpec
     amount: int = 1
+    argument: str | None = None
     hold: Hold = "settled"
 
 
