@@ -48,11 +48,19 @@ async def test_gated_jobs_go_first_and_count_against_the_free_handlers() -> None
     assert queue.next() is None
 
 
-async def test_gated_job_whose_claim_was_answered_late_is_handed_back() -> None:
+async def test_gated_jobs_whose_claim_was_answered_late_are_handed_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     queue = await queue_of(4, [])
-    queue.take([claimed(1, gated=True)], queue.timing.monotonic() - 1.5)
+    now = queue.timing.monotonic()
+    queue.take([claimed(1, gated=True), claimed(2, gated=True)], now - 1.5)
+    queue.take([claimed(3, gated=True), claimed(4, gated=True)], now + 600)
+    assert queue.next() == claimed(3, gated=True)
+    assert queue.next() == claimed(4, gated=True)
     assert queue.next() is None
-    assert (queue.free, queue.settler.pending) == (4, 1)
+    assert (queue.free, queue.settler.pending) == (4, 2)
+    (logged,) = caplog.messages
+    assert logged.startswith("jobs handed back count=2: start_within passed")
 
 
 async def test_withdrawn_jobs_are_not_started() -> None:

@@ -110,17 +110,28 @@ class ReadyQueue:
             # Another worker may have these jobs. The reply to the next beat shows it.
             return None
         gated = self.gated
-        while gated:
-            claimed, start_by = gated.popleft()
-            if now <= start_by:
-                return claimed
-            self.settler.put(Released(claimed.id, claimed.run, reason="not started in time"))
+        if gated and gated[0][1] < now:
+            self._hand_back_late(now)
+        if gated:
+            return gated.popleft()[0]
         plain = self.plain
         if not plain or self.busy + self.reserved >= self.size:
             return None
         if len(plain) - 1 == self.low_mark:
             self.ask()
         return plain.popleft()
+
+    def _hand_back_late(self, now: float) -> None:
+        handed_back = 0
+        while self.gated and self.gated[0][1] < now:
+            claimed, _ = self.gated.popleft()
+            self.settler.put(Released(claimed.id, claimed.run, reason="not started in time"))
+            handed_back += 1
+        _log.warning(
+            "jobs handed back count=%d: start_within passed between their claim and a free handler;"
+            " the rates they need count these starts",
+            handed_back,
+        )
 
     def ask(self) -> None:
         """Wake the claimer."""
