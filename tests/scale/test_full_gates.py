@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from headway import Rate, Slots
+from headway.contract.claims import ClaimRequest
+from headway.contract.definitions import DeclareGate, DefineRequest
 from headway.contract.views import StatsQuery
 from headway.core.gates.spec import GateSpec
+from headway.core.job import NewJob
+from headway.stores import open_store
+from headway.testing.jobs import use_of
 from tests.scale.large_store import LargeStore, large_store
+from tests.servers.stores import NewUrl
 
 FEW_AND_MANY = [
     pytest.param(2_000),
@@ -143,3 +150,24 @@ async def test_rate_that_opens_feeds_many_flows_about_as_much_as_it_has_room_for
         while more := await c.take(limit):
             started += more
         assert len(started) == limit
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_claim_of_several_lanes_parks_as_many_jobs_as_one_of_one_lane(
+    kind: str, new_url: NewUrl
+) -> None:
+    lanes, most = ("a", "b", "c", "d"), 1_000
+    phone = Slots("phone:{phone}", 0)
+    gates = (use_of(phone, phone="1"),)
+    store = open_store(new_url(kind))
+    await store.define(DefineRequest(items=(DeclareGate(spec=phone),), author="ann"))
+    for lane in lanes:
+        await store.enqueue(
+            [NewJob(id=str(uuid4()), kind="dial", lane=lane, gates=gates) for _ in range(most // 2)]
+        )
+    shares = tuple((lane, 1) for lane in lanes)
+    reply = await store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=shares, n=9, free=9))
+    assert reply.again
+    counts = (await store.read(StatsQuery())).counts
+    assert most // 2 <= counts["parked"] <= most + 100
+    await store.close()

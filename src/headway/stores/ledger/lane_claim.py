@@ -25,8 +25,9 @@ BEGAN = ""
 """The key, among a claim's cursors by lane, of the last wake before the round started."""
 FLOWS = 256
 """Most flows that one claim examines in a lane."""
-PARKS = 1_000
-"""After about this many parked jobs, a claim stops in a lane."""
+PARKS, LEAST_PARKS = 1_000, 250
+"""After about this many parked jobs a claim stops: each of its lanes after a part, and the least.
+On Redis everything else waits for a claim."""
 LEAST_HEADS = 16
 """Heads read of one flow at a time, among several flows."""
 MANY_FLOWS = 8
@@ -81,6 +82,7 @@ class LaneClaim:
         last_page: whether these flows are the last of the round.
         again: whether another claim could start more.
         rounds: how many times heads were read.
+        most_parked: after about this many parked jobs, the claim stops in this lane.
         opens_at: when the first of the shut flows opens by itself; None if that is not known.
         has_implicit: whether an implicit gate of the flows is known to the store: most have no row,
             so they need not be examined for each flow.
@@ -106,6 +108,7 @@ class LaneClaim:
         self.again = False
         self.rounds = 0
         self.parked = self.parked_last = 0
+        self.most_parked = max(LEAST_PARKS, PARKS // len(request.lanes))
         self.opens_at: int | None = None
         self.lane_row = row = self.ledger.lanes.load([lane]).get(lane)
         self.has_implicit = row is not None and row.current.concurrency is not None
@@ -142,7 +145,7 @@ class LaneClaim:
             self.parked += self.parked_last + len(decision.moved)
             if not decision.again:
                 break
-            if self.parked >= PARKS:
+            if self.parked >= self.most_parked:
                 self.again = self.fruitful = True
                 break
         self.fruitful = self.fruitful or bool(started)
@@ -189,7 +192,7 @@ class LaneClaim:
         self.rounds += 1
         # If all keys are taken, few jobs can start, however many heads a round reads. The number of
         # rounds must not grow with the number of parked jobs.
-        deep = min(GROWTH * self.parked_last, PARKS - self.parked) // len(flows)
+        deep = min(GROWTH * self.parked_last, self.most_parked - self.parked) // len(flows)
         least, most = max(least, deep), max(most, deep)
         views = self._open_flows(flows, free)
         if len(views) > MANY_FLOWS:

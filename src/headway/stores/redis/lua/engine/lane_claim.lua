@@ -24,6 +24,7 @@ function LaneClaim.new(cache, request, lane, after, expiring)
     rounds = 0,
     parked = 0,
     parked_last = 0,
+    most_parked = math.max(LaneLimits.LEAST_PARKS, math.floor(LaneLimits.PARKS / #request.lanes)),
     last = true,
     again = false,
     opens_at = nil,
@@ -218,7 +219,7 @@ function LaneClaim.take(work, n, free)
     if not decision.again then
       break
     end
-    if work.parked >= LaneLimits.PARKS then
+    if work.parked >= work.most_parked then
       work.again, work.fruitful = true, true
       break
     end

@@ -408,7 +408,7 @@ function LaneFlows.views(work, n, free)
     most = n + 1
   end
   -- If all keys are taken, few jobs can start, however many heads a round reads.
-  local deep = math.min(LaneLimits.GROWTH * work.parked_last, LaneLimits.PARKS - work.parked)
+  local deep = math.min(LaneLimits.GROWTH * work.parked_last, work.most_parked - work.parked)
   deep = math.floor(deep / #flows)
   least, most = math.max(least, deep), math.max(most, deep)
   work.unread = work.rounds == 1 and least * #flows > UNREAD * n

@@ -7,5 +7,6 @@ LaneLimits.FIRST_HEADS = 2
 LaneLimits.FLOWS = 256
 LaneLimits.GROWTH = 4
 LaneLimits.LEAST_HEADS = 16
+LaneLimits.LEAST_PARKS = 250
 LaneLimits.MANY_FLOWS = 8
 LaneLimits.PARKS = 1000
