@@ -198,7 +198,7 @@ class _Round:
         parked: (flow, gate) pairs at which a job that could pass later was parked in this round:
             the jobs behind it are held back.
         followed: (flow, gate) pairs whose parked jobs were read to follow another in this round.
-        emptied: those of them at which no job is parked any more.
+        left: the order of the first of these that did not follow, if any is left.
         queue: the next head of each flow: its rank, the flow's place, and its index there. A place
             of -1 ends the round, because a parked job of that rank must be fed.
         (the others: as for `decide`)
@@ -213,7 +213,7 @@ class _Round:
     decision: Decision
     parked: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     followed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
-    emptied: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    left: dict[tuple[int, str], Order] = field(default_factory=dict[tuple[int, str], Order])
     queue: list[tuple[Rank, int, int]] = field(default_factory=list[tuple[Rank, int, int]])
 
     def run(self, flows: Sequence[FlowView]) -> Decision:
@@ -315,13 +315,13 @@ class _Round:
             behind = self.parked_heads(view.flow, ticket, limit)
             for other in behind[read:]:
                 if not self.follows(other, head, gate):
+                    self.left[view.flow, ticket] = other.order
                     place = (rank(other.order, view.tenant, self.fairness), -1, 0)
                     heapq.heappush(self.queue, place)
                     return
                 self.decision.moved.append(Park(other, view.flow, gate, 0))
             read = len(behind)
             if read < limit:
-                self.emptied.add((view.flow, ticket))
                 return
             limit *= MORE_FOLLOWERS
 
@@ -330,6 +330,12 @@ class _Round:
         if other.order < head.order or len(self.decision.moved) >= MOST_FOLLOWERS:
             return False
         return any(use.name == gate for use in other.keyed)
+
+    def first_left(self, flow: int, gate: str) -> Order | None:
+        """Return the order of the first job parked at a gate that does not move in this round."""
+        if (flow, gate) in self.followed:
+            return self.left.get((flow, gate))
+        return self.first_parked(flow, gate)
 
     def closed_gate(
         self, view: FlowView, head: Head, uses: Sequence[GateUse]
@@ -343,10 +349,9 @@ class _Round:
                 return use, False
             if (view.flow, use.name) in self.parked:
                 return use, False
-            if (view.flow, use.name) not in self.emptied:
-                parked = self.first_parked(view.flow, use.name)
-                if parked is not None and parked < head.order:
-                    return use, False
+            parked = self.first_left(view.flow, use.name)
+            if parked is not None and parked < head.order:
+                return use, False
         return None
 
     def start(

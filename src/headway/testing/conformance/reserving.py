@@ -117,6 +117,21 @@ class TicketGroup(ConformanceGroup):
         young = await rig.add(gates=(A,))
         assert await rig.worker.take_ids(9) == [young.id]
 
+    async def test_new_job_that_comes_before_the_first_that_did_not_follow_starts(
+        self, rig: Rig
+    ) -> None:
+        runs = await hold_a_and_b(rig)
+        await rig.add_many(3, gates=(A, B))
+        last = await rig.add(gates=(A,), priority=900)
+        assert await rig.worker.take(9) == []
+        await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
+        young = await rig.add(gates=(A,))
+        plain = await rig.add()
+        run, other = await rig.worker.take(9)
+        assert [run.id, other.id] == [young.id, plain.id]
+        await rig.worker.settle(Succeeded(run.id, run.run))
+        assert await rig.worker.take_ids(9) == [last.id]
+
     async def test_job_that_comes_before_a_head_does_not_follow_it(self, rig: Rig) -> None:
         await rig.declare(REPO, LICENCE)
         await rig.add(gates=(A,))

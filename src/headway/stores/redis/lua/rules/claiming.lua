@@ -59,7 +59,7 @@ function Claiming.decide(flows, gate, parked, n, free, fairness)
     },
     parked = {},
     followed = {},
-    emptied = {},
+    left = {},
     queue = {},
   }, flows)
 end
@@ -307,6 +307,7 @@ function Claiming.follow(self, view, head, gate)
     local behind = self.parked_heads(view.flow, ticket, limit)
     for _, other in ipairs(Python.slice(behind, read + 1)) do
       if not Claiming.follows(self, other, head, gate) then
+        self.left[view.flow .. '\0' .. ticket] = other.order
         local place = { Claiming.rank(other.order, view.tenant, self.fairness), -1, 0 }
         Python.heappush(self.queue, place)
         return
@@ -315,7 +316,6 @@ function Claiming.follow(self, view, head, gate)
     end
     read = #behind
     if read < limit then
-      self.emptied[view.flow .. '\0' .. ticket] = true
       return
     end
     limit = limit * MORE_FOLLOWERS
@@ -337,6 +337,14 @@ function Claiming.follows(self, other, head, gate)
   return is_any
 end
 
+-- Return the order of the first job parked at a gate that does not move in this round.
+function Claiming.first_left(self, flow, gate)
+  if self.followed[flow .. '\0' .. gate] ~= nil then
+    return self.left[flow .. '\0' .. gate]
+  end
+  return self.first_parked(flow, gate)
+end
+
 -- Return the first keyed gate that the head cannot pass, and whether it never will.
 function Claiming.closed_gate(self, view, head, uses)
   for _, use in ipairs(uses) do
@@ -350,11 +358,9 @@ function Claiming.closed_gate(self, view, head, uses)
     if self.parked[view.flow .. '\0' .. use.name] ~= nil then
       return { use, false }
     end
-    if self.emptied[view.flow .. '\0' .. use.name] == nil then
-      local parked = self.first_parked(view.flow, use.name)
-      if parked ~= nil and Python.less({ parked.priority, parked.due_at, parked.seq }, { head.order.priority, head.order.due_at, head.order.seq }) then
-        return { use, false }
-      end
+    local parked = Claiming.first_left(self, view.flow, use.name)
+    if parked ~= nil and Python.less({ parked.priority, parked.due_at, parked.seq }, { head.order.priority, head.order.due_at, head.order.seq }) then
+      return { use, false }
     end
   end
   return nil
