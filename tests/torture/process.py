@@ -99,7 +99,7 @@ def run(role: Role) -> None:
     event_loop.run(_Process(role).live())
 
 
-def _open(url: str) -> hw.Store:
+def opened(url: str) -> hw.Store:
     """Open the store; the process may have started while the server was unreachable."""
     for _ in range(int(AWAY_S / PAUSE_S)):
         try:
@@ -116,7 +116,7 @@ class _Process:
         self.kills = RandomKills(witness, f"{role.seed} {role.name}", role.chance)
         self.random = random.Random(f"work {role.seed} {role.name}")
         self.lost: list[str] = []
-        self.store = _open(role.url)
+        self.store = opened(role.url)
         watched = RecordedStore(self.store, witness, self.kills)
         self.app = declare(role.url, self.work, self.call, store=watched)
         if role.begin_at:

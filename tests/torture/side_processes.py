@@ -18,11 +18,10 @@ from headway.contract.signals import Decided, Signal, SignalResult
 from headway.contract.store import Store
 from headway.contract.views import AuditQuery, LanesQuery
 from headway.runtime import event_loop
-from headway.stores import open_store
 from tests.torture import file_flag
 from tests.torture.file_flag import Flag
 from tests.torture.plan import VARIED, WORK
-from tests.torture.process import store_url, witness_file
+from tests.torture.process import opened, store_url, witness_file
 from tests.torture.retrying import retry_until_reported
 from tests.torture.witness import Witness
 
@@ -46,7 +45,7 @@ def audit(folder: Path) -> None:
 
 async def _audit(folder: Path) -> None:
     witness = Witness(witness_file(folder))
-    store = open_store(store_url(folder))
+    store = opened(store_url(folder))
     over = file_flag.over(folder)
     while not over.up:
         differences: list[str] = []
@@ -71,7 +70,7 @@ def answer(folder: Path, seed: int, within_s: float) -> None:
 
 async def _answer(folder: Path, seed: int, within_s: float) -> None:
     witness = Witness(witness_file(folder))
-    store = open_store(store_url(folder))
+    store = opened(store_url(folder))
     chance = random.Random(f"world {seed}")
     over = file_flag.over(folder)
     async with asyncio.TaskGroup() as calls:
@@ -127,7 +126,7 @@ def operate(folder: Path, seed: int) -> None:
 
 async def _operate(folder: Path, seed: int) -> None:
     witness = Witness(witness_file(folder))
-    store = open_store(store_url(folder))
+    store = opened(store_url(folder))
     chance = random.Random(f"operator {seed}")
     enough = file_flag.enough(folder)
     async with asyncio.TaskGroup() as moves:
