@@ -22,10 +22,11 @@ from headway.testing.conformance.parking import HoldBackGroup, ParkingGroup
 from headway.testing.conformance.rates_and_hours import HoursGroup, RateGroup
 from headway.testing.conformance.reading import FlowsGroup, ListingGroup, StatsGroup, TrailGroup
 from headway.testing.conformance.repeating import RaceGroup, RepeatGroup
-from headway.testing.conformance.reserving import ReserveGroup, TicketGroup
+from headway.testing.conformance.reserving import ReserveGroup
 from headway.testing.conformance.settling import SettleGroup
 from headway.testing.conformance.signalling import SignalGroup
 from headway.testing.conformance.slots import PoolGroup, ReleasePermitGroup, SlotsGroup
+from headway.testing.conformance.ticketing import TicketGroup
 from headway.testing.conformance.timekeeping import TimeGroup, WaitGroup
 from headway.testing.conformance.timetabling import TimetableGroup
 from headway.testing.conformance.verdicts import VerdictGroup
