@@ -279,14 +279,13 @@ def parse_config(text: str, path: Path) -> Config:
         name = chunk.id if chunk.is_automation else None
         try:
             if not chunk.is_automation:
-                for table in _tables(chunk, invalid):
-                    for key, value in _head(table, chunk).items():
-                        try:
-                            one_key = _validated(DispatcherTable, {key: value}, chunk)
-                        except _Invalid as error:
-                            invalid(error)
-                        else:
-                            dispatcher = dispatcher.model_copy(update={key: getattr(one_key, key)})
+                for key, value in _dispatcher_values(chunk, invalid):
+                    try:
+                        one_key = _validated(DispatcherTable, {key: value}, chunk)
+                    except _Invalid as error:
+                        invalid(error)
+                    else:
+                        dispatcher = dispatcher.model_copy(update={key: getattr(one_key, key)})
                 continue
             found = _load(chunk)["automation"][0]
             name = found["id"] if isinstance(found.get("id"), str) else None
@@ -350,17 +349,21 @@ def _load(chunk: _Chunk) -> dict[str, Any]:
         raise _Invalid(line, f"not TOML: {_AT_LINE.sub('', str(error))}") from None
 
 
-def _tables(chunk: _Chunk, invalid: Callable[[_Invalid], None]) -> list[dict[str, Any]]:
-    """Return a table; if it is not TOML, report that, and return its lines that are.
+def _dispatcher_values(
+    chunk: _Chunk, invalid: Callable[[_Invalid], None]
+) -> Iterator[tuple[str, Any]]:
+    """Yield the values of `[dispatcher]`; if it is not TOML, report that, and yield those that are.
 
     Otherwise a typing error in one line would undo `enabled = false` in another.
     """
     try:
-        return [_load(chunk)]
+        tables = [_load(chunk)]
     except _Invalid as error:
         invalid(error)
-    lines = [f"{chunk.lines[0]}\n{line}" for line in chunk.lines[1:]]
-    return [tomllib.loads(line) for line in lines if _is_toml(line)]
+        lines = [f"{chunk.lines[0]}\n{line}" for line in chunk.lines[1:]]
+        tables = [tomllib.loads(line) for line in lines if _is_toml(line)]
+    for table in tables:
+        yield from _head(table, chunk).items()
 
 
 def _head(table: dict[str, Any], chunk: _Chunk) -> dict[str, Any]:
