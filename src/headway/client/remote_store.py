@@ -278,11 +278,13 @@ class RemoteStore:
         """See `Store.act`; the author is the token's name.
 
         Raises:
-            InvalidValue: it edits stage, gates or candidates, which the HTTP API does not support.
+            InvalidValue: it edits stage, gates or candidates, or has a condition, which the HTTP
+                API does not support.
         """
         edit = request.edit
-        if (edit.stage, edit.gates, edit.candidates) != (None, None, None):
-            message = "the HTTP API does not change a job's stage, gates or candidates"
+        unsupported = (edit.stage, edit.gates, edit.candidates, edit.if_run, edit.if_args)
+        if any(one is not None for one in unsupported):
+            message = "the HTTP API has no stage, gates, candidates or conditions of an edit"
             raise InvalidValue(message, hint="do it in a program that opens the store directly")
         body: Fields = {
             "verb": str(request.verb),

@@ -37,6 +37,8 @@ class Edit:
         gates: its gates from now on, resolved; the job moves to the flow that they define.
         candidates: of a cascade, the candidates left to try, in this order; if none are left, it
             is exhausted at once. Refused for a job that is not a cascade.
+        if_run: refused unless this is the number of the job's last run.
+        if_args: refused unless these are the job's arguments.
     """
 
     priority: int | None = None
@@ -45,6 +47,8 @@ class Edit:
     stage: str | None = None
     gates: tuple[GateUse, ...] | None = None
     candidates: tuple[str, ...] | None = None
+    if_run: int | None = None
+    if_args: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

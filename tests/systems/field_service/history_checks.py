@@ -12,6 +12,7 @@ from headway.contract.store import Store
 from headway.contract.views import AuditQuery, JobsQuery, JobView
 from headway.core.cascade import Answer
 from headway.core.state import FINAL, State
+from headway.systems.field_service.request import read_request
 
 FOREVER = 2**62
 
@@ -98,8 +99,13 @@ def _one_winner(offer: JobView) -> None:
     assert said.count(Answer.ACCEPTED) <= 1, f"{offer.id} has two winners"
     if Answer.ACCEPTED in said:
         assert said[-1] is Answer.ACCEPTED, f"somebody was asked after {offer.id} was taken"
-    asked = Counter(one.candidate for one in offer.cascade.asked if one.answer is not Answer.UNFIT)
-    assert all(count == 1 for count in asked.values()), f"{offer.id} asked one twice: {asked}"
+    asked = [one for one in offer.cascade.asked if one.answer is not Answer.UNFIT]
+    assigned = read_request(offer.args).assigned
+    if assigned is not None and asked and asked[-1].candidate == assigned.to:
+        # Assigned by a dispatcher, which may be to a technician who had been asked.
+        del asked[-1]
+    counts = Counter(one.candidate for one in asked)
+    assert all(count == 1 for count in counts.values()), f"{offer.id} asked one twice: {asked}"
 
 
 def _one_at_a_time(offers: list[JobView]) -> None:

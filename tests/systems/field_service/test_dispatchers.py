@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from headway.contract.operate import ActReply, ActRequest, Verb
-from headway.core.cascade import Answer, Asked, Cascade
-from headway.core.errors import StoreUnavailable
+from headway.contract.operate import Verb
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.systems.field_service import kinds
 from headway.systems.field_service.follow_ups import FollowUps
-from headway.systems.field_service.passing_over import pass_over_assigned, revive_assigned
-from headway.systems.field_service.request import Assigned, args_of, read_request
+from headway.systems.field_service.passing_over import pass_over_assigned
 from headway.systems.jobs import act
 from tests.server.problems import problem
 from tests.systems.field_service.field_rig import LIMIT_S, FieldRig, a_field, phone_of
@@ -106,108 +101,22 @@ async def test_pending_request_can_be_assigned_and_a_busy_technician_waited_for(
         assert told["technician"] == "ada"
 
 
-async def test_review_that_read_a_request_before_its_assignment_does_not_undo_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(kinds, "REVIEW_DELAY", "10ms")
-    monkeypatch.setattr(kinds, "TURN_DELAY", "50ms")
+async def test_review_that_read_a_request_before_its_assignment_does_not_undo_it(tmp_path: Path):
     async with a_field(tmp_path, work=False, offer_timeout="1h") as field:
         field.work(lanes=["offers", "rings"])
-        reviews = field.work(lanes=["offers.after"])
-        await field.technician("ada", "accept", km=1)
-        first = await field.ask()
-        await field.becomes(first["id"], "assigned")
-        await field.technician("bob", "ignore", km=2, channel="text")
-        second = await field.ask()
-        await field.asks(second["id"], "bob")
-        third = await field.ask()
-        await field.until(third["id"], lambda told: told["left"] == ["bob"])
-        await field.stop(reviews)
-        read = await field.job(third["id"])
-        reply = await field.move(third["id"], "assign", technician="ada", wait=True)
-        assert reply.json()["left"] == ["ada"]
-        await pass_over_assigned(field.store, replace(read, cascade=Cascade(left=("ada", "bob"))))
-        assert (await field.get(third["id"]))["left"] == ["bob"]
-        await field.withdraw(second["id"])
-        async with asyncio.timeout(LIMIT_S):
-            while not (await field.job(third["id"])).runs:
-                await REAL.pause(0.01)
-        field.work(lanes=["offers.after"])
-        await field.until(third["id"], lambda told: told["left"] == ["ada"])
-        await field.move(first["id"], "complete")
-        told = await field.becomes(third["id"], "assigned")
-        assert told["technician"] == "ada"
-        runs = (await field.job(third["id"])).runs
-        assert {one.candidate for one in runs if one.outcome == "snoozed"} == {"bob"}
-        assert runs[-1].candidate == "ada"
-
-
-async def test_assignment_during_a_review_that_leaves_no_candidate_is_kept_without_an_alert(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    async with a_field(tmp_path, work=False, offer_timeout="1h") as field:
-        field.work(lanes=["offers", "rings"])
-        await field.user("dora", "text:+15557770001")
         await field.technician("ada", "accept", km=1)
         first = await field.ask()
         await field.becomes(first["id"], "assigned")
         second = await field.ask()
-        assert second["left"] == ["ada"]
         read = await field.job(second["id"])
-        store_act = field.store.act
-
-        async def killed(*_: object) -> None:
-            raise StoreUnavailable("the review's worker is killed here")
-
-        async def after_the_assignment(request: ActRequest) -> list[ActReply]:
-            monkeypatch.undo()
-            reply = await field.move(second["id"], "assign", technician="ada", wait=True)
-            assert reply.json()["left"] == ["ada"]
-            replies = await store_act(request)
-            for call in ("act", "read"):
-                monkeypatch.setattr(field.store, call, killed)
-            return replies
-
-        monkeypatch.setattr(field.store, "act", after_the_assignment)
-        with suppress(StoreUnavailable):
-            await pass_over_assigned(field.store, read)
-        monkeypatch.undo()
-        assert (await field.get(second["id"]))["status"] == "pending"
-        field.work(lanes=["offers.after"])
-        told = await field.becomes(second["id"], "dispatching")
-        assert told["left"] == ["ada"]
+        reply = await field.move(second["id"], "assign", technician="ada", wait=True)
+        assert reply.json()["left"] == ["ada"]
+        # As it was read, ada is to be passed over, which would leave no one.
+        await pass_over_assigned(field.store, read)
+        assert (await field.get(second["id"]))["left"] == ["ada"]
         await field.move(first["id"], "complete")
         told = await field.becomes(second["id"], "assigned")
         assert told["technician"] == "ada"
-        assert await field.jobs("alert_dispatcher") == []
-
-
-@pytest.mark.parametrize(
-    ("answer", "revived"),
-    [
-        (Answer.DECLINED, True),
-        (Answer.TIMEOUT, True),
-        (Answer.UNFIT, False),
-        (Answer.ACCEPTED, False),
-    ],
-)
-async def test_assignment_to_a_technician_who_did_not_take_an_earlier_offer_is_kept_too(
-    tmp_path: Path, answer: Answer, revived: bool
-):
-    async with a_field(tmp_path, work=False) as field:
-        sent = await field.ask()
-        assert sent["status"] == "pending"
-        view = await field.job(sent["id"])
-        assigned = Assigned(to="ada", by="dora", had="")
-        asked = Asked(candidate="ada", answer=answer, at=1)
-        ended = replace(
-            view,
-            args=args_of(replace(read_request(view.args), assigned=assigned)),
-            cascade=Cascade(left=(), asked=(asked,)),
-        )
-        assert await revive_assigned(field.store, ended) is revived
-        told = await field.get(sent["id"])
-        assert told["left"] == (["ada"] if revived else [])
 
 
 async def test_alert_is_not_sent_once_the_request_is_no_longer_pending(tmp_path: Path):

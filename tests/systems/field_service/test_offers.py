@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from headway.contract.operate import Edit, Verb
 from headway.core.retry import Backoff
 from headway.core.state import State
 from headway.runtime.timing import REAL, Timing
 from headway.systems.field_service import kinds, offer_calls
 from headway.systems.field_service.live_view import answer, read_live_view
-from headway.systems.jobs import act
 from tests.systems.field_service.field_rig import (
     HERE,
     LIMIT_S,
@@ -246,25 +244,6 @@ async def test_offer_without_a_line_within_the_wait_goes_to_the_next(tmp_path: P
         assert said(told) == [("ada", "declined")]
         assert told["asked"][0]["reason"] == "no line was free"
         assert not field.carrier.network.ledger.calls
-
-
-async def test_technician_who_answered_is_not_asked_again_about_the_same_request(tmp_path: Path):
-    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
-        await field.technician("ada", km=1)
-        await field.technician("bob", km=2)
-        await field.change("ada", on_duty=False)
-        first = await field.ask()
-        await field.asks(first["id"], "bob")
-        await field.change("ada", on_duty=True)
-        second = await field.ask()
-        await field.asks(second["id"], "ada")
-        assert (await field.say(second["id"], "decline", "ada")).status_code == 200
-        await field.until(second["id"], lambda told: "technician:bob" in told["why"])
-        again = Edit(candidates=("ada", "bob"))
-        await act(field.store, Verb.EDIT, second["id"], author="dora", edit=again)
-        told = await field.until(second["id"], lambda told: told["left"] == ["bob"])
-        assert said(told) == [("ada", "declined"), ("ada", "unfit")]
-        assert told["asked"][1]["reason"] == "was asked before"
 
 
 async def test_only_technicians_without_an_answer_get_the_message_that_it_is_taken(tmp_path: Path):

@@ -11,6 +11,7 @@ import pytest
 
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import CloseGate, DefineRequest
+from headway.contract.outcomes import FoundUnfit, SettleRequest
 from headway.contract.views import JobView
 from headway.core.job import NewJob
 from headway.runtime.job import Job
@@ -119,6 +120,25 @@ async def test_request_waiting_for_the_nearest_asks_those_free_again_first(
         await pass_over_assigned(field.store, await field.job(sent["id"]))
         assert left(await field.job(sent["id"])) == ("bob", "ada")
         assert await claimed(field, 2) == [(sent["id"], "bob")]
+
+
+async def test_review_that_read_a_request_before_an_offer_does_not_repeat_the_offer(tmp_path: Path):
+    async with a_field(tmp_path, offer_timeout="1h", lines={}) as field:
+        await field.technician("ada", km=1)
+        await field.technician("bob", km=2)
+        first, second = await assigned(field, "ada"), await assigned(field, "bob")
+        await field.stop(next(iter(field.workers)))
+        sent = await field.ask()
+        assert await claimed(field, 1) == []
+        for one in (second, first):
+            read = await field.job(sent["id"])
+            assert (await field.move(one, "complete")).status_code == 200
+        assert await claimed(field, 2) == [(sent["id"], "ada")]
+        unfit = FoundUnfit(sent["id"], 1)
+        await field.store.settle(SettleRequest(worker="w" * 32, outcomes=(unfit,)))
+        # As it was read, ada is free again, and is to be asked before bob.
+        await pass_over_assigned(field.store, read)
+        assert left(await field.job(sent["id"])) == ("bob",)
 
 
 async def test_no_one_is_skipped_while_an_operator_has_closed_the_gate_of_another(

@@ -19,11 +19,7 @@ from headway.systems.field_service.context import DIRECTORY_RETRY, FieldContext
 from headway.systems.field_service.messages import alert_text, taken_text, withdrawn_text
 from headway.systems.field_service.metrics import OFFER_ENDED, OfferEnd
 from headway.systems.field_service.offer_calls import UNSURE
-from headway.systems.field_service.passing_over import (
-    pass_over_assigned,
-    reconsider_parked,
-    revive_assigned,
-)
+from headway.systems.field_service.passing_over import pass_over_assigned, reconsider_parked
 from headway.systems.field_service.records import Technician
 from headway.systems.field_service.request import (
     ALERT,
@@ -91,8 +87,6 @@ class FollowUps:
                     pass  # revived by a dispatcher
                 case _ if view.reason.startswith(REASSIGNED) and me.run <= MOST_WAITS:
                     return Snooze(after=SOON)
-                case _ if await revive_assigned(self._context.store, view):
-                    pass
                 case _:
                     me.then(*await self._alerts(view))
         except StoreUnavailable:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from headway.contract.signals import Decided, Signal
-from headway.contract.views import JobQuery
-from headway.core.cascade import Answer
 from headway.core.errors import StoreUnavailable
 from headway.core.gates.pool import Pool
 from headway.core.gates.slots import Slots
@@ -62,8 +60,6 @@ from headway.systems.field_service.settings import current_times
 
 ASSIGNING = "1m"
 """Timeout of a dispatcher's assignment. Never reached: the acceptance precedes the offer."""
-REVIEW_DELAY, TURN_DELAY = "200ms", "1s"
-"""When a review puts the assigned technician back in the list, and when the turn is repeated."""
 _ROUNDING_KM = 0.001
 """Tolerance for a technician at the edge of the radius."""
 
@@ -107,11 +103,6 @@ class Turn:
         directory is unavailable, the turn is snoozed, which uses no attempt.
         """
         del customer, position, skills, urgency, address, description
-        if assigned is not None and assigned.to != job.candidate:
-            # A review that had read the request before its assignment has edited its list since.
-            review = self._context.review_job(job.id, job.ref, "assigned", due=REVIEW_DELAY)
-            await self._context.store.enqueue([review])
-            return Snooze(after=TURN_DELAY)
         request = read_request(job.claimed.args)
         try:
             found = await self._read_candidate(job, request)
@@ -122,7 +113,7 @@ class Turn:
             return self._pass_over(job, "unknown")
         if assigned is not None:
             return await self._assign(job, request, assigned, technician, found.had)
-        reason = await self._unfit(job, request, technician)
+        reason = self._unfit(request, technician)
         if reason:
             return self._pass_over(job, reason)
         return await self._offer(job, request, technician, found.timeout_ms)
@@ -143,7 +134,7 @@ class Turn:
                 had=await session.get(Technician, had) if had else None,
             )
 
-    async def _unfit(self, job: Job, request: Request, technician: Technician) -> str:
+    def _unfit(self, request: Request, technician: Technician) -> str:
         """Return why the candidate cannot be asked, or an empty string."""
         if not technician.on_duty:
             return "off duty"
@@ -153,11 +144,6 @@ class Turn:
         away_km, most_km = _distance_to_km(request, technician), self._context.settings.radius_km
         if away_km > most_km + _ROUNDING_KM:
             return f"is {away_km:.0f} km away"
-        view = await self._context.store.read(JobQuery(id=job.id))
-        asked = view.cascade.asked if view is not None and view.cascade is not None else ()
-        # An edit of a queued request's candidates may have named the same technician again.
-        if any(one.candidate == technician.id and one.answer is not Answer.UNFIT for one in asked):
-            return "was asked before"
         return ""
 
     async def _offer(

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from headway.contract.operate import Edit, Verb
 from headway.contract.store import Store, read_pages
 from headway.contract.views import GatesQuery, GateState, JobQuery, JobsQuery, JobView, LanesQuery
-from headway.core.cascade import Answer
 from headway.core.state import QUEUED, State
 from headway.systems.field_service.request import (
     NAME,
@@ -30,8 +29,6 @@ PASSED_OVER = "passed over, for they have another request: "
 """Prefix of the reason on the trail; the ids of the technicians follow."""
 FREE_AGAIN = "free again: "
 """Prefix of the reason if free technicians are moved ahead of the one the request waits for."""
-ASSIGNED = "assigned to "
-"""Prefix of the reason if a technician whom a dispatcher has chosen is put back in the list."""
 _MOST = 1_000
 
 
@@ -47,11 +44,8 @@ async def pass_over_assigned(store: Store, request: JobView) -> None:
     left = request.cascade.left if request.cascade is not None else ()
     if request.state not in QUEUED or not left:
         return
-    assigned = read_request(request.args).assigned
-    if assigned is not None:
+    if read_request(request.args).assigned is not None:
         # A dispatcher has chosen the technician: the request waits.
-        if left != (assigned.to,):
-            await _edit(store, request, (assigned.to,), ASSIGNED + assigned.to)
         return
     gates = {one.name: one for one in await _gates(store, map(lock_of, left))}
     calls = {one.name: one for one in await _gates(store, map(call_to, left))}
@@ -104,28 +98,9 @@ async def reconsider_parked(store: Store, request: JobView) -> None:
                 await pass_over_assigned(store, one)
 
 
-async def revive_assigned(store: Store, ended: JobView) -> bool:
-    """Revive a request that a review exhausted because it had read it before its assignment.
-
-    Returns:
-        Whether that is so; otherwise nothing was written.
-    """
-    assigned = read_request(ended.args).assigned
-    if assigned is None or ended.reason != "exhausted" or ended.cascade is None:
-        return False
-    # Offers before the assignment do not count; the assigned turn ends in another way.
-    before = {Answer.DECLINED, Answer.TIMEOUT}
-    if any(
-        one.candidate == assigned.to and one.answer not in before for one in ended.cascade.asked
-    ):
-        return False
-    edit = Edit(candidates=(assigned.to,))
-    await act(store, Verb.RETRY, ended.id, author=NAME, reason=ASSIGNED + assigned.to, edit=edit)
-    return True
-
-
 async def _edit(store: Store, request: JobView, left: tuple[str, ...], reason: str) -> None:
-    edit = Edit(candidates=left)
+    # Refused if it was offered or assigned since it was read: `left` would undo that.
+    edit = Edit(candidates=left, if_run=request.run, if_args=request.args)
     await act(store, Verb.EDIT, request.id, author=NAME, reason=reason, edit=edit)
 
 

@@ -125,6 +125,27 @@ class ActGroup(ConformanceGroup):
         assert (move.at, move.author, move.reason) == (rig.clock(), AUTHOR, REASON)
         assert verb in move.verb
 
+    @pytest.mark.parametrize(
+        ("verb", "state"), [(Verb.EDIT, State.WAITING), (Verb.RETRY, State.DEAD)]
+    )
+    async def test_edit_on_a_condition_that_does_not_hold_is_refused(
+        self, rig: Rig, verb: Verb, state: State
+    ) -> None:
+        job = await in_state(rig, state)
+        before = await rig.view(job)
+        run, args = before.run, before.args
+        for wrong in (
+            Edit(priority=7, if_run=run + 1),
+            Edit(priority=7, if_args=b'{"number":-1}'),
+            Edit(priority=7, if_run=run, if_args=b"{}"),
+            Edit(priority=7, if_run=run + 1, if_args=args),
+        ):
+            assert await rig.act(verb, job, edit=wrong) == [Acted.REFUSED]
+            assert await rig.view(job) == before
+        edit = Edit(priority=7, if_run=run, if_args=args)
+        assert await rig.act(verb, job, edit=edit) == [Acted.DONE]
+        assert (await rig.view(job)).priority == 7
+
     async def test_edit_changes_priority_due_time_and_arguments(self, rig: Rig) -> None:
         job = await rig.add()
         due_at = rig.clock() + 4_000

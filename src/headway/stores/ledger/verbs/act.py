@@ -152,7 +152,11 @@ def _edit(step: Step, row: JobRow, request: ActRequest) -> Acted:
 
 
 def _can_be_edited(row: JobRow, edit: Edit) -> bool:
-    return edit.candidates is None or row.cascade is not None
+    return (
+        (edit.candidates is None or row.cascade is not None)
+        and (edit.if_run is None or edit.if_run == row.run)
+        and (edit.if_args is None or edit.if_args == row.args)
+    )
 
 
 def _stage_after(step: Step, row: JobRow, edit: Edit) -> Stage | None:

@@ -81,7 +81,7 @@ function Actions.edit(step, row, request)
 end
 
 function Actions.can_be_edited(row, edit)
-  return edit.candidates == nil or row.cascade ~= nil
+  return (edit.candidates == nil or row.cascade ~= nil) and (edit.if_run == nil or edit.if_run == row.run) and (edit.if_args == nil or edit.if_args == row.args)
 end
 
 -- Return the stage to which the edit moves the job; None if it stays.
