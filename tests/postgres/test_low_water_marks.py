@@ -42,7 +42,7 @@ def used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_flow_is_read_whole_until_one_of_its_jobs_has_started() -> None:
     known = LowWaterMarks()
     assert known.ranges(1) is WHOLE
-    known.rise(1, {5: (100, 7)}, 3, known.lowered)
+    known.rise("mail", 1, {5: (100, 7)}, 3, known.lowered)
     assert known.ranges(1) is not WHOLE
     known.drop([1])
     assert known.ranges(1) is WHOLE
@@ -50,13 +50,13 @@ def test_flow_is_read_whole_until_one_of_its_jobs_has_started() -> None:
 
 def test_ranges_of_a_flow_omit_only_what_precedes_a_mark() -> None:
     known = LowWaterMarks()
-    known.rise(1, {5: (100, 7), 2: (50, 3)}, 3, known.lowered)
+    known.rise("mail", 1, {5: (100, 7), 2: (50, 3)}, 3, known.lowered)
     assert known.ranges(1) == ((-1, 0, 0, 2), (2, 50, 3, 5), (5, 100, 7, 2**62))
 
 
 def test_mark_moves_back_to_a_job_waiting_before_it() -> None:
     known = LowWaterMarks()
-    known.rise(1, {5: (100, 7)}, 3, known.lowered)
+    known.rise("mail", 1, {5: (100, 7)}, 3, known.lowered)
     known.lower(1, 5, 100, 9)
     assert known.ranges(1)[1] == (5, 100, 7, 2**62)
     known.lower(1, 5, 99, 9)
@@ -67,30 +67,45 @@ def test_mark_is_not_raised_by_a_read_before_another_step_queued_a_job() -> None
     known = LowWaterMarks()
     read_at = known.lowered
     known.lower(1, 5, 99, 9)
-    known.rise(1, {5: (100, 7)}, 3, read_at)
+    known.rise("mail", 1, {5: (100, 7)}, 3, read_at)
     assert known.ranges(1) is WHOLE
-    known.rise(1, {5: (100, 7)}, 3, known.lowered)
+    known.rise("mail", 1, {5: (100, 7)}, 3, known.lowered)
     assert known.ranges(1)[1] == (5, 100, 7, 2**62)
 
 
 def test_dropped_mark_is_not_raised_by_an_earlier_read() -> None:
     known = LowWaterMarks()
     for forget in (lambda: known.drop([1]), known.clear):
-        known.rise(1, {5: (100, 7)}, 3, known.lowered)
+        known.rise("mail", 1, {5: (100, 7)}, 3, known.lowered)
         read_at = known.lowered
         forget()
-        known.rise(1, {5: (200, 8)}, 3, read_at)
+        known.rise("mail", 1, {5: (200, 8)}, 3, read_at)
         assert known.ranges(1) is WHOLE
 
 
 def test_whole_flow_is_read_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     known = LowWaterMarks()
-    known.rise(1, {5: (100, 7)}, 3, known.lowered)
+    known.rise("mail", 1, {5: (100, 7)}, 3, known.lowered)
     now = low_water_marks.monotonic() + low_water_marks.SECONDS
     monkeypatch.setattr(low_water_marks, "monotonic", lambda: now)
     assert known.ranges(1) is WHOLE
-    known.rise(1, {5: (200, 8)}, 1, known.lowered)
+    known.rise("mail", 1, {5: (200, 8)}, 1, known.lowered)
     assert known.ranges(1)[1] == (5, 200, 8, 2**62)
+
+
+def test_only_marks_in_use_of_its_own_flows_are_read_for_a_lane(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(low_water_marks, "LEAST", 3)
+    known = LowWaterMarks()
+    for flow, started in ((3, 3), (2, 3), (1, 2)):
+        known.rise("mail", flow, {5: (100, 7)}, started, known.lowered)
+    known.rise("sms", 4, {5: (100, 7)}, 3, known.lowered)
+    assert (known.flows("mail"), known.flows("sms"), known.flows("push")) == ([2, 3], [4], [])
+    known.drop([2])
+    assert known.flows("mail") == [3]
+    known.clear()
+    assert known.flows("mail") == []
 
 
 async def declare(store: PostgresStore, spec: GateSpec | DeclareEntry) -> None:
@@ -321,14 +336,14 @@ async def test_marks_outlast_a_job_that_the_process_itself_put_back(
     await store.settle(SettleRequest(worker="w", outcomes=(outcome,)))
     # This step reads whether other processes have put jobs back.
     await store.lead("chores", "here", 1_000)
-    assert len(store._shared.marks.flows()) == 1
+    assert len(store._shared.marks.flows("main")) == 1
 
 
 async def test_marks_are_forgotten_with_their_store(place: Place, clock: FakeClock) -> None:
     store = place.open(clock)
     await store.enqueue([job(1)])
     shared = store._turns.session.shared
-    shared.marks.rise(1, {5: (100, 7)}, 3, shared.marks.lowered)
+    shared.marks.rise("mail", 1, {5: (100, 7)}, 3, shared.marks.lowered)
     shared.follow(shared.identity)
     assert shared.marks.ranges(1) is not WHOLE
     shared.follow(shared.identity + 1)

@@ -455,6 +455,49 @@ async def test_new_flows_are_created_together(here: Site, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", SIZES)
+async def test_new_lanes_are_created_together_and_read_together_by_their_first_claim(
+    here: Site, n: int
+) -> None:
+    jobs = [here.new().changed(lane=f"new-{next(here.numbers)}") for _ in range(n)]
+    assert await trips(lambda: here.store.enqueue(jobs)) <= 10
+    ids = tuple(job.id for job in jobs[:-1])
+    verb = Verb.CANCEL
+    await here.store.act(ActRequest(verb=verb, ids=ids, author="ann", request=f"drill-{n}"))
+    claimed: list[str] = []
+
+    async def work() -> None:
+        lanes = tuple((job.lane, 1) for job in jobs)
+        request = ClaimRequest(worker="w" * 32, request=1, lanes=lanes, order="strict", n=1, free=1)
+        claimed.extend(one.id for one in (await here.store.claim(request)).jobs)
+
+    # Flows are read for 1, 2, 4 and so on of the lanes.
+    assert await trips(work) <= 22
+    assert claimed == [jobs[-1].id]
+
+
+@pytest.mark.parametrize("n", [1, 20, 100])
+@pytest.mark.parametrize("gate", [LINES, None], ids=["gated", "plain"])
+async def test_claims_from_many_lanes_read_them_together(
+    here: Site, n: int, gate: Slots | None
+) -> None:
+    gates = () if gate is None else (here.use(gate),)
+    lanes = [f"lane-{one}" for one in range(n)]
+    await here.add([here.new(*gates).changed(lane=lane) for lane in lanes for _ in range(4)])
+
+    async def work(number: int) -> None:
+        places = tuple((lane, 1) for lane in lanes)
+        request = ClaimRequest(worker="w" * 32, request=number, lanes=places, n=n, free=n)
+        reply = await here.store.claim(request)
+        assert sorted(one.lane for one in reply.jobs) == sorted(lanes)
+
+    for number in (1, 2):
+        await work(number)
+    for number in (3, 4):
+        assert await trips(lambda number=number: work(number)) <= 3
+    assert not (await here.store.read(AuditQuery())).differences
+
+
+@pytest.mark.parametrize("n", SIZES)
 async def test_operators_moves_are_one_step(here: Site, n: int) -> None:
     uses: list[GateUse] = [here.use(LOCK) for _ in range(n)]
     jobs: list[NewJob] = [here.new(use, key=f"key-{use.name}") for use in uses]

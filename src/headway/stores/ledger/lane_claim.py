@@ -18,7 +18,7 @@ from headway.core.state import State
 from headway.stores.ledger.feeding import arm, feed_flow, feed_gate
 from headway.stores.ledger.gate_cache import GateCache, use_at
 from headway.stores.ledger.ledger import ReadAhead
-from headway.stores.ledger.rows import ClosedPeriod, FlowKey, JobRow
+from headway.stores.ledger.rows import ClosedPeriod, FlowKey, JobRow, LaneRow
 from headway.stores.ledger.start_writer import StartWriter
 
 BEGAN = ""
@@ -86,6 +86,7 @@ class LaneClaim:
         opens_at: when the first of the shut flows opens by itself; None if that is not known.
         has_implicit: whether an implicit gate of the flows is known to the store: most have no row,
             so they need not be examined for each flow.
+        asks: what `take` first asks `JobTable.flows_waiting`.
         flows: the flows to examine; None until they are read.
         stopped: flows from which nothing more can start in this claim.
         shared: the shared gates of each flow with the amounts needed, and whether they gate it.
@@ -95,7 +96,13 @@ class LaneClaim:
     """
 
     def __init__(
-        self, cache: GateCache, request: ClaimRequest, lane: str, *, expiring: bool
+        self,
+        cache: GateCache,
+        request: ClaimRequest,
+        lane: str,
+        row: LaneRow | None,
+        *,
+        expiring: bool,
     ) -> None:
         self.cache = cache
         self.expiring = expiring
@@ -104,13 +111,14 @@ class LaneClaim:
         self.lane = lane
         cursor = request.after.get(lane, -1)
         self.flow_after, self.fruitful = (-1, False) if cursor < 0 else divmod(cursor, 2)
+        self.asks = (lane, self.flow_after, FLOWS)
         self.last_page = True
         self.again = False
         self.rounds = 0
         self.parked = self.parked_last = 0
         self.most_parked = max(LEAST_PARKS, PARKS // len(request.lanes))
         self.opens_at: int | None = None
-        self.lane_row = row = self.ledger.lanes.load([lane]).get(lane)
+        self.lane_row = row
         self.has_implicit = row is not None and row.current.concurrency is not None
         self.flows: list[int] | None = None
         self.stopped: set[int] = set()
@@ -165,7 +173,7 @@ class LaneClaim:
     # Flows
 
     def _find_flows(self) -> None:
-        found = self.ledger.jobs.flows_waiting(self.lane, self.flow_after, FLOWS)
+        found = self.ledger.jobs.flows_waiting(*self.asks)
         self.last_page = len(found) < FLOWS
         if self.last_page and self.flow_after >= 0 and (found or self.fruitful):
             # A short last page would drain faster than the others: the first flows fill it up.

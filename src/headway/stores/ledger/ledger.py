@@ -42,6 +42,7 @@ class ReadAhead(NamedTuple):
         workers: ids of workers that lose their jobs.
         flows: flows that may be new.
         heads: numbers of the flows whose heads are read next.
+        lanes: (lane, flow, limit): what `JobTable.flows_waiting` is asked next.
     """
 
     keys: Sequence[str] = ()
@@ -58,6 +59,7 @@ class ReadAhead(NamedTuple):
     workers: Sequence[str] = ()
     flows: Sequence[FlowKey] = ()
     heads: Sequence[int] = ()
+    lanes: Sequence[tuple[str, int, int]] = ()
 
 
 NOTHING = ReadAhead()

@@ -128,8 +128,8 @@ class JobTable(Protocol):
         """Make scheduled fires waiting."""
         ...
 
-    def next_due(self, lane: str) -> int | None:
-        """Return when the next scheduled job of a lane is due."""
+    def next_due(self, lanes: Sequence[str]) -> int | None:
+        """Return when the next scheduled job of these lanes is due."""
         ...
 
     def lanes_due(self, limit: int) -> list[str]:

@@ -295,16 +295,16 @@ class MemoryJobs:
             row.state = State.WAITING
             self._put(row)
 
-    def next_due(self, lane: str) -> int | None:
-        bucket = self._index.bucket("scheduled", lane)
-        return bucket[0][0] if bucket else None
+    def next_due(self, lanes: Sequence[str]) -> int | None:
+        buckets = [self._index.bucket("scheduled", lane) for lane in lanes]
+        return min((bucket[0][0] for bucket in buckets if bucket), default=None)
 
     def lanes_due(self, limit: int) -> list[str]:
         lanes = (lane for lane in self._index.lanes_scheduled if self._is_due(lane))
         return list(islice(lanes, limit))
 
     def _is_due(self, lane: str) -> bool:
-        due_at = self.next_due(lane)
+        due_at = self.next_due([lane])
         return due_at is not None and due_at <= self._time.now
 
     def _past(self, index: str, limit: int) -> list[str]:

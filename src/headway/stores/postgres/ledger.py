@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import GateSpec, is_implicit
@@ -27,7 +28,12 @@ from headway.stores.postgres.tables.gates import (
     PostgresStarts,
     take_gates,
 )
-from headway.stores.postgres.tables.job_heads import most_read, parked_at_held, parked_reads
+from headway.stores.postgres.tables.job_heads import (
+    flows_bound,
+    most_read,
+    parked_at_held,
+    parked_reads,
+)
 from headway.stores.postgres.tables.jobs import PostgresJobs
 from headway.stores.postgres.tables.lanes import PostgresCounts, PostgresLanes
 from headway.stores.postgres.tables.records import (
@@ -42,7 +48,7 @@ from headway.stores.sql.statement import HIGH_WATER, Rows, Write, of
 
 def reads_of(session: Session, ahead: ReadAhead) -> list[Read]:
     """Return the queries for everything in `ahead` that is not cached."""
-    jobs, words = ids_of(ahead.jobs), session.words
+    jobs, words, lanes = ids_of(ahead.jobs), session.words, session.cache.lanes_asked
     queues = [sql.queue_of(*one) for one in ahead.queues]
     session.cache.queues.update(dict.fromkeys(queues))
     dedupe = [(row.tenant, row.key) for row in ahead.ends if row.key is not None]
@@ -64,7 +70,12 @@ def reads_of(session: Session, ahead: ReadAhead) -> list[Read]:
     session.cache.fed.update(dict.fromkeys(gates))
     rows = rows_of_gates(session, [*gates, *(gate for gate, _ in ahead.queues)])
     named = _of_keys(session, ahead.keys, jobs, ahead.events)
-    return [*reads, *named, *rows, *parked_at(session, gates)]
+    flows = [
+        Read(sql.FLOWS_WAITING, flows_bound(session, *asked), partial(lanes.__setitem__, asked))
+        for asked in ahead.lanes
+        if lanes.get(asked) is None
+    ]
+    return [*reads, *named, *rows, *parked_at(session, gates), *flows]
 
 
 def _gates_of(session: Session, rows: Sequence[JobRow]) -> list[str]:
@@ -217,8 +228,9 @@ class PostgresLedger:
         session = self.session
         if not any(ahead):
             return
-        if ahead.flows:
+        if len(ahead.flows) > 1:
             session.flows.know(ahead.flows)
+            session.lanes.know(flow.lane for flow in ahead.flows)
         if ahead.heads:
             session.cache.found = [*ahead.heads]
         if session.mode is Mode.SHARED and ahead.gates:

@@ -55,6 +55,7 @@ class LowWaterMarks:
 
     def __init__(self) -> None:
         self._marks: dict[int, _Mark] = {}
+        self._used: dict[str, set[int]] = {}
         self._lock = Lock()
         self.version = 0
         self.lowered = 0
@@ -81,16 +82,19 @@ class LowWaterMarks:
             ),
         )
 
-    def flows(self) -> list[int]:
-        """Return the flows with marks in use."""
+    def flows(self, lane: str) -> list[int]:
+        """Return the flows of a lane with marks in use, in order."""
         with self._lock:
-            known = list(self._marks)
-        return [flow for flow in known if self.ranges(flow) is not WHOLE]
+            used = sorted(self._used.get(lane, ()))
+        return [flow for flow in used if self.ranges(flow) is not WHOLE]
 
-    def rise(self, flow: int, floors: dict[int, _Place], started: int, lowered: int) -> None:
+    def rise(
+        self, lane: str, flow: int, floors: dict[int, _Place], started: int, lowered: int
+    ) -> None:
         """Raise the marks of a flow: no job waits before these places.
 
         Args:
+            lane: the flow's lane.
             floors: the places, by priority.
             lowered: the value of `lowered` before the jobs were read, increased by what the step
                 itself has added. If it has changed, nothing is recorded, because jobs of other
@@ -100,11 +104,13 @@ class LowWaterMarks:
             if lowered != self.lowered:
                 return
             if flow not in self._marks and len(self._marks) >= MOST:
-                self._marks.clear()
+                self._forget()
             mark = self._marks.get(flow)
             if mark is None:
                 mark = self._marks[flow] = _Mark(until=monotonic() + SECONDS)
             mark.started += started
+            if mark.started >= LEAST:
+                self._used.setdefault(lane, set()).add(flow)
             for priority, place in floors.items():
                 mark.floors[priority] = max(place, mark.floors.get(priority, place))
 
@@ -137,4 +143,8 @@ class LowWaterMarks:
         """Forget all marks."""
         with self._lock:
             self.lowered += 1
-            self._marks.clear()
+            self._forget()
+
+    def _forget(self) -> None:
+        self._marks.clear()
+        self._used.clear()

@@ -345,7 +345,7 @@ class PlainClaims:
         if jobs:
             steps.shared.unfolded += 1
         if not short:
-            self._rise(started, lowered)
+            self._rise(name, started, lowered)
         elif marked:
             marks.drop(marked)
         for priority, due_at, seq, flow in promoted:
@@ -430,8 +430,8 @@ class PlainClaims:
             encode((request.lanes[0][0],)),
         )
 
-    def _rise(self, started: Rows, lowered: int) -> None:
-        """Raise the low-water marks of the flows, up to the first skipped job.
+    def _rise(self, lane: str, started: Rows, lowered: int) -> None:
+        """Raise the low-water marks of a lane's flows, up to the first skipped job.
 
         A skipped job waits again if the claim that locked it fails.
         """
@@ -442,7 +442,7 @@ class PlainClaims:
                 floors.setdefault(flow, {})[priority] = (due_at, seq)
             counts[flow] = counts.get(flow, 0) + 1
         for flow, n in counts.items():
-            self.steps.shared.marks.rise(flow, floors.get(flow, {}), n, lowered)
+            self.steps.shared.marks.rise(lane, flow, floors.get(flow, {}), n, lowered)
 
     def _claimed(self, started: Rows, lane: str) -> list[Claimed]:
         registry = self.steps.shared.registry

@@ -52,7 +52,8 @@ def begin_with_prefetch(
     if empty:
         ahead.append(whether_any(empty))
     marks = session.shared.marks
-    lowered, marked = marks.lowered, marks.flows()
+    lowered = marks.lowered
+    marked = any(marks.flows(lane) for lane, _, _ in last.lanes)
     heads = heads_read(session, last.heads_for(kind.n))
     heads_at = len(ahead)
     if heads.wanted:
@@ -69,7 +70,7 @@ def begin_with_prefetch(
             raise NeedsMore
         session.cache.answers.update((one, []) for one in empty)
     # Otherwise another process may have put jobs before the marks from which these were read.
-    if marks.lowered == lowered or not marked:
+    if marks.lowered == lowered or not (marked or heads.marked):
         if heads.wanted:
             take_heads(session, heads, found[heads_at])
         session.cache.lanes_asked.update(zip(last.lanes, found[flows_at:], strict=True))

@@ -179,6 +179,14 @@ class Session:
             found = cache.answers[key] = self.fetch(select.text, bound)
         return found
 
+    def select_each(self, select: Select, things: Sequence[Thing]) -> None:
+        """Read what `select` will be asked for each of these things, in one trip."""
+        answers = self.cache.answers
+        missing = [(select, (one,)) for one in things if (select, (one,)) not in answers]
+        if len(missing) > 1:
+            rows = self.fetch_all([(select.text, bound) for _, bound in missing])
+            answers.update(zip(missing, rows, strict=True))
+
     def fetch(self, text: str, bound: tuple[Any, ...]) -> Rows:
         """Send a query after the writes so far; see `fetch_all`."""
         return self.fetch_all([(text, bound)])[0]
@@ -479,7 +487,8 @@ class Session:
         elif self.mode is Mode.EXCLUSIVE and self._wrote:
             shared.marks.version = self.number(BEHIND)
             for flow, (floors, started) in self.cache.new_marks.items():
-                shared.marks.rise(flow, floors, started, self.lowered)
+                lane = self.flows.value(flow).lane
+                shared.marks.rise(lane, flow, floors, started, self.lowered)
             shared.high_water = self.number(HIGH_WATER)
             shared.watch.accept(self._fingerprint(), None)
         for job in self.queued:

@@ -13,7 +13,7 @@ from headway.stores.ledger.attempts import lapse
 from headway.stores.ledger.feeding import run_timers
 from headway.stores.ledger.gate_cache import GateCache
 from headway.stores.ledger.lane_claim import LaneClaim
-from headway.stores.ledger.ledger import Ledger
+from headway.stores.ledger.ledger import Ledger, ReadAhead
 from headway.stores.ledger.promotion import promote
 from headway.stores.ledger.rows import FlowKey, JobRow, WorkerRow
 from headway.stores.ledger.step import Step
@@ -45,10 +45,10 @@ def claim(ledger: Ledger, request: ClaimRequest) -> ClaimReply:
         ledger.workers.save(worker)
     again = may_be_expired or len(work.jobs) >= request.n
     after: dict[str, int] = {}
-    moments = [ledger.gates.next_timer()]
+    moments = [ledger.gates.next_timer(), ledger.jobs.next_due(list(work.lanes))]
     for lane, lane_claim in work.lanes.items():
         again = again or lane_claim.again
-        moments += (lane_claim.opens_at, ledger.jobs.next_due(lane))
+        moments.append(lane_claim.opens_at)
         cursor = lane_claim.after
         if cursor >= 0:
             after[lane] = cursor
@@ -161,16 +161,23 @@ class _ClaimRun:
         self.ledger = ledger
         self.request = request
         self.cache = GateCache(ledger)
+        names = [lane for lane, _ in request.lanes]
+        rows = ledger.lanes.load(names)
         self.lanes = {
-            lane: LaneClaim(self.cache, request, lane, expiring=expiring)
-            for lane, _ in request.lanes
+            lane: LaneClaim(self.cache, request, lane, rows.get(lane), expiring=expiring)
+            for lane in names
         }
+        self.unread: dict[str, None] = {}
+        self.read_together = 1
         self.jobs: list[Claimed] = []
         self.free = request.free
 
     def run(self) -> None:
         """Take each lane's share, then what other lanes left over."""
         shares = self._shares()
+        if len(shares) > 1:
+            # In reverse order, because `popitem` takes the last one.
+            self.unread = {one: None for one, _ in reversed(shares) if self.lanes[one].lane_row}
         for lane, places in shares:
             self._take(lane, min(places, self.request.n - len(self.jobs)))
         if len(self.lanes) > 1 and self.request.order == "weighted":
@@ -187,6 +194,8 @@ class _ClaimRun:
     def _take(self, lane: str, n: int) -> None:
         if n <= 0:
             return
+        if lane in self.unread:
+            self._read_ahead(lane)
         jobs = self.ledger.jobs
         flows: dict[int, FlowKey] = {}
         policies: dict[int, JobPolicy] = {}
@@ -217,6 +226,15 @@ class _ClaimRun:
                     start.candidate,
                 )
             )
+
+    def _read_ahead(self, lane: str) -> None:
+        """Read the flows of a lane and of those after it, twice as many lanes each time."""
+        del self.unread[lane]
+        more = min(self.read_together - 1, len(self.unread))
+        if more > 0:
+            lanes = [lane, *(self.unread.popitem()[0] for _ in range(more))]
+            self.ledger.read_ahead(ReadAhead(lanes=[self.lanes[one].asks for one in lanes]))
+        self.read_together *= 2
 
 
 def beat(ledger: Ledger, request: BeatRequest) -> BeatReply:

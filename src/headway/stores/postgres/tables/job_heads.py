@@ -18,7 +18,7 @@ from headway.stores.sql.statement import Row, Rows
 def flows_bound(session: Session, lane: str, after: int, limit: int) -> tuple[object, ...]:
     """Return the parameters of `FLOWS_WAITING`."""
     marks = session.shared.marks
-    marked = sorted(flow for flow in marks.flows() if flow > after)
+    marked = [flow for flow in marks.flows(lane) if flow > after]
     parts = [(flow, *part) for flow in marked for part in marks.ranges(flow)]
     columns = zip(*parts, strict=True) if parts else ((),) * 5
     return (

@@ -271,7 +271,6 @@ NO_JOB = "00000000-0000-0000-0000-000000000000"
 """An id below all others."""
 LAST_FLOW = 2**62
 """A number above all flows."""
-_LANE = "(SELECT no FROM @lane WHERE name = $1)"
 PROMOTE_DUE = Write(
     """
 WITH due AS MATERIALIZED (
@@ -298,7 +297,13 @@ PROMOTE = Write(
     of("scheduled", "waiting", "job"),
 )
 NEXT_DUE = Select(
-    f"SELECT due_at FROM @job WHERE state = 0 AND lane = {_LANE} ORDER BY due_at LIMIT 1",  # noqa: S608  (names only)
+    """
+SELECT one.due_at FROM @lane AS lane
+CROSS JOIN LATERAL (
+    SELECT due_at FROM @job AS job
+    WHERE state = 0 AND job.lane = lane.no ORDER BY due_at LIMIT 1) AS one
+WHERE name = ANY ($1::text[]) ORDER BY due_at LIMIT 1
+""",
     of("scheduled"),
     ahead=True,
 )

@@ -58,10 +58,10 @@ class PostgresJobs(SqlJobs[Session]):
     def _leave(self, seqs: Sequence[int]) -> None:
         """Remove jobs that no longer wait, and record the places before which no job waits."""
         session = self._session
-        gone = session.cache.gone
+        gone, asked = session.cache.gone, session.cache.lanes_asked
         gone.update(seqs)
         session.cache.parked.leave(seqs)
-        for flow, (_, rows) in session.cache.heads.items():
+        for flow, (_, rows) in list(session.cache.heads.items()):
             left = [row for row in rows if row[2] in gone]
             if not left:
                 continue
@@ -73,7 +73,10 @@ class PostgresJobs(SqlJobs[Session]):
                     break
             started = session.cache.new_marks.get(flow, ({}, 0))[1] + len(left)
             session.cache.new_marks[flow] = (floors, started)
-        self._moved()
+            # What was read of other flows and lanes stays: a claim may start jobs in many.
+            del session.cache.heads[flow]
+            lane = session.flows.value(flow).lane
+            asked.update((one, None) for one in asked if one[0] == lane)
 
     def _wait_behind(self, flow: int, priority: int, due_at: int, seq: int) -> bool:
         """Record that a job waits that may precede others; return whether it precedes a mark."""
@@ -284,8 +287,8 @@ class PostgresJobs(SqlJobs[Session]):
     def promote_due(self, lanes: Sequence[str], limit: int) -> tuple[dict[str, int], list[DueFire]]:
         session = self._session
         if session.mode is not Mode.EXCLUSIVE:
-            moments = [at for lane in lanes if (at := self.next_due(lane)) is not None]
-            if moments and min(moments) <= session.now:
+            due_at = self.next_due(lanes)
+            if due_at is not None and due_at <= session.now:
                 session.need_exclusive()
             return {}, []
         rows = session.cache.promoted
@@ -312,8 +315,8 @@ class PostgresJobs(SqlJobs[Session]):
         for row in self._session.do(sql.PROMOTE, Numbers([fire.seq for fire in fires])):
             self._wait_behind(*row)
 
-    def next_due(self, lane: str) -> int | None:
-        return self._next(sql.NEXT_DUE, lane)
+    def next_due(self, lanes: Sequence[str]) -> int | None:
+        return self._next(sql.NEXT_DUE, Texts(lanes))
 
     def lanes_due(self, limit: int) -> list[str]:
         return [name for (name,) in self._session.select(sql.LANES_DUE, limit)]
@@ -336,7 +339,7 @@ class PostgresJobs(SqlJobs[Session]):
     def of_entry(self, entry: str) -> list[JobRow]:
         return self._rows(self._session.select(sql.OF_ENTRY, entry))
 
-    def _next(self, select: Select, *bound: str) -> int | None:
+    def _next(self, select: Select, *bound: Texts) -> int | None:
         rows = self._session.select(select, *bound)
         return rows[0][0] if rows else None
 

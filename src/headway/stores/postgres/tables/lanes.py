@@ -41,6 +41,15 @@ _SAVE_STARTS = Write(
 class PostgresLanes(SqlLanes[Session]):
     """See `LaneTable`."""
 
+    def load(self, names: Iterable[str]) -> dict[str, LaneRow]:
+        session, names = self._session, list(names)
+        if len(names) > 1:
+            rows = session.shared.lanes_of(session.number(LANES))
+            session.select_each(LANE, [name for name in names if name not in rows])
+            fair = [name for name in names if name in rows and rows[name].current.fair]
+            session.select_each(_LEVEL, fair)
+        return super().load(names)
+
     def _row(self, name: str) -> LaneRow | None:
         session = self._session
         rows = session.shared.lanes_of(session.number(LANES))
@@ -51,14 +60,19 @@ class PostgresLanes(SqlLanes[Session]):
                 return None
             if session.may_cache:
                 rows[name] = row
-        level = row.level
-        if row.current.fair and session.mode is not Mode.BLIND:
+            level = row.level
+        elif row.current.fair and session.mode is not Mode.BLIND:
             found = session.select(_LEVEL, name)
-            level = found[0][0] if found else level
+            level = found[0][0] if found else row.level
+        else:
+            level = row.level
         return LaneRow(name=name, spec=row.spec, override=row.override, level=level)
 
     def ensure(self, names: Iterable[str]) -> None:
         # The lanes exist once a step with their counts or definitions is committed.
+        names = list(names)
+        if len(names) > 1:
+            self._session.lanes.know(names)
         for name in names:
             self._session.lanes.number(name)
 

@@ -107,7 +107,10 @@ DUE = (
     " WHERE state = 0 AND lane = ? AND due_at <= ? ORDER BY due_at, seq LIMIT ?"
 )
 PROMOTE = "UPDATE job SET state = 1 WHERE seq IN carray(?)"
-NEXT_DUE = "SELECT min(due_at) FROM job INDEXED BY job_scheduled WHERE state = 0 AND lane = ?"
+NEXT_DUE = (
+    "SELECT min((SELECT min(due_at) FROM job INDEXED BY job_scheduled"
+    " WHERE state = 0 AND lane = one.value)) FROM carray(?) AS one"
+)
 LANES_DUE = (
     f"{_distinct('lane', 'job_scheduled', 'state = 0', '0')}"  # noqa: S608  (names only)
     " SELECT name FROM found JOIN lane ON lane.no = found.one"

@@ -211,6 +211,10 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
     def promote_due(self, lanes: Sequence[str], limit: int) -> tuple[dict[str, int], list[DueFire]]:
         counts: dict[str, int] = {}
         fires: list[DueFire] = []
+        if len(lanes) > 1:
+            due_at = self.next_due(lanes)
+            if due_at is None or due_at > self._session.now:
+                return counts, fires
         for lane in lanes:
             number = self._session.lanes.find(lane)
             if number is None:
@@ -233,9 +237,9 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
     def _promote(self, seqs: Sequence[int]) -> None:
         self._db.execute(sql.PROMOTE, (number_list(seqs),))
 
-    def next_due(self, lane: str) -> int | None:
-        number = self._session.lanes.find(lane)
-        return None if number is None else self._db.execute(sql.NEXT_DUE, (number,)).get
+    def next_due(self, lanes: Sequence[str]) -> int | None:
+        numbers = [one for lane in lanes if (one := self._session.lanes.find(lane)) is not None]
+        return self._db.execute(sql.NEXT_DUE, (number_list(numbers),)).get if numbers else None
 
     def lanes_due(self, limit: int) -> list[str]:
         return list(flat(self._db.execute(sql.LANES_DUE, (self._session.now, limit))))
