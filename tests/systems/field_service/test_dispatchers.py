@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from headway.contract.operate import Verb
+from headway.contract.operate import Edit, Verb
+from headway.core.errors import InvalidState
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.systems.field_service import kinds
+from headway.systems.field_service.dispatching import RequestMoves
 from headway.systems.field_service.follow_ups import FollowUps
 from headway.systems.field_service.passing_over import pass_over_assigned
 from headway.systems.jobs import act
@@ -299,3 +301,76 @@ async def test_technician_who_loses_a_request_gets_one_message(tmp_path: Path):
         gone = [one.to for one in texts if "no longer yours" in one.text]
         given = [one.to for one in texts if "You are assigned" in one.text]
         assert (gone, given) == ([phone_of("ada")], [phone_of("bob")])
+
+
+async def test_technician_before_two_assignments_gets_a_message_although_only_the_second_has_a_turn(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path) as field:
+        await field.technician("ada", "accept", km=1)
+        await field.technician("bob", "ignore", km=99)
+        await field.technician("cem", "ignore", km=99)
+        sent = await field.ask()
+        await field.becomes(sent["id"], "assigned")
+        await field.stop(next(iter(field.workers)))
+        for technician in ("bob", "cem"):
+            reply = await field.move(sent["id"], "assign", technician=technician)
+            assert reply.status_code == 200, reply.text
+        field.work()
+        told = await field.becomes(sent["id"], "assigned")
+        assert told["technician"] == "cem"
+        await field.settled("ring_text", 2)
+        assert [to for to, _ in await messages(field)] == [phone_of("ada"), phone_of("cem")]
+
+
+async def test_request_that_is_assigned_during_its_completion_is_not_reported_as_completed(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path) as field:
+        await field.technician("ada", "accept", km=1)
+        await field.technician("bob", "ignore", km=99)
+        sent = await field.ask()
+        await field.becomes(sent["id"], "assigned")
+        mover = RequestMoves(context=field.system.context, author="dora")
+        for at, other in enumerate(("assigned", "withdrawn")):
+            read = await field.job(sent["id"])
+            if other == "assigned":
+                assert (await field.move(sent["id"], "assign", technician="bob")).status_code == 200
+                await field.becomes(sent["id"], "assigned")
+            else:
+                await field.withdraw(sent["id"])
+            with pytest.raises(InvalidState, match=("assigned to bob", "is cancelled")[at]):
+                await mover.complete(read)
+
+
+async def test_assignment_keeps_an_edit_of_the_request_made_meanwhile(tmp_path: Path):
+    async with a_field(tmp_path, work=False) as field:
+        await field.technician("ada")
+        sent = await field.ask()
+        read = await field.job(sent["id"])
+        args = read.args.replace(b"no heat", b"no water")
+        edit = Edit(args=args)
+        await act(field.store, Verb.EDIT, sent["id"], author="dan", edit=edit)
+        mover = RequestMoves(context=field.system.context, author="dora")
+        await mover.assign(read, "ada", by="dora", wait=False)
+        told = await field.get(sent["id"])
+        assert (told["description"], told["left"]) == ("no water", ["ada"])
+
+
+async def test_late_follow_up_of_a_withdrawal_sends_nothing_to_the_technician_assigned_since(
+    tmp_path: Path,
+):
+    async with a_field(tmp_path, work=False) as field:
+        field.work(lanes=["offers", "rings"])
+        await field.technician("ada", "accept", km=1)
+        await field.technician("bob", "ignore", km=99)
+        sent = await field.ask()
+        await field.becomes(sent["id"], "assigned")
+        await field.withdraw(sent["id"])
+        assert (await field.move(sent["id"], "assign", technician="bob")).status_code == 200
+        await field.becomes(sent["id"], "assigned")
+        field.work(lanes=["offers.after"])
+        await field.settled("offer_ended", 1)
+        found = [words for to, words in await messages(field) if to == phone_of("bob")]
+        assert len(found) == 1
+        assert "withdrawn" not in found[0]

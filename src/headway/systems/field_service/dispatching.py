@@ -70,22 +70,25 @@ class RequestMoves:
         """Complete the request, which frees its technician.
 
         Raises:
-            InvalidState: no technician has the request.
+            InvalidState: no technician has the request, or it was just assigned again.
         """
-        if status_of(job) is Status.COMPLETED:
-            return job
-        if status_of(job) is not Status.ASSIGNED:
+        if status_of(job) is Status.ASSIGNED:
+            await self.context.store.signal(
+                Signal(
+                    key=ref_of(job),
+                    event=f"completed:{ref_of(job)}",
+                    decided=Decided.SUCCEEDED,
+                    reason=f"completed by {acceptor(job)}",
+                )
+            )
+            job = await self.read(job.id)
+            if status_of(job) is Status.ASSIGNED:
+                message = f"the request was just assigned to {acceptor(job)}"
+                raise InvalidState(message, hint="repeat this if it is completed nevertheless")
+        if status_of(job) is not Status.COMPLETED:
             message = f"the request is {status_of(job)}: no technician has it"
             raise InvalidState(message, hint="only an assigned request can be completed")
-        await self.context.store.signal(
-            Signal(
-                key=ref_of(job),
-                event=f"completed:{ref_of(job)}",
-                decided=Decided.SUCCEEDED,
-                reason=f"completed by {acceptor(job)}",
-            )
-        )
-        return await self.read(job.id)
+        return job
 
     async def withdraw(self, job: JobView) -> JobView:
         """Withdraw the request, even if it is offered or assigned.
@@ -144,13 +147,20 @@ class RequestMoves:
             if job.state in _HELD:
                 await self._act(job, Verb.KILL, reason)
                 job = await self.read(job.id)
-            if job.state is State.DEAD:
-                had = acceptor(job) or had
+            request = read_request(job.args)
+            if job.state is not State.CANCELLED:
+                # After an assignment whose turn has not come, the one before is not notified yet.
+                before = "" if request.assigned is None else request.assigned.had
+                had = acceptor(job) or had or before
             assigned = Assigned(to=technician, by=by, had=had)
-            request = replace(read_request(job.args), assigned=assigned)
             # No call is placed, so the technician may be on the phone.
             lock = tuple(gate for gate in job.gates if gate.template != CALL_TO)
-            edit = Edit(args=args_of(request), candidates=(technician,), gates=lock)
+            edit = Edit(
+                args=args_of(replace(request, assigned=assigned)),
+                candidates=(technician,),
+                gates=lock,
+                if_args=job.args,
+            )
             verb = Verb.EDIT if job.state in QUEUED else Verb.RETRY
             if await self._act(job, verb, reason, edit):
                 self._count_if_withdrawn(offered, job)

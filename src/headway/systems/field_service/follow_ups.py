@@ -81,10 +81,10 @@ class FollowUps:
             match state:
                 case State.SUCCEEDED:
                     await self._note_idle(view)
+                case _ if view.state != state:
+                    pass  # revived by a dispatcher
                 case State.CANCELLED:
                     me.then(*await self._withdrawal_notices(view))
-                case _ if view.state is not State.DEAD:
-                    pass  # revived by a dispatcher
                 case _ if view.reason.startswith(REASSIGNED) and me.run <= MOST_WAITS:
                     return Snooze(after=SOON)
                 case _:
