@@ -21,6 +21,8 @@ from headway.contract.views import JobsQuery, Query, SpecsQuery, StatsQuery, Tim
 from headway.core.check import LATEST
 from headway.core.instant import parse_instant
 from headway.core.timetable.schedule import Every
+from headway.runtime.timing import Timing
+from headway.server.service import DeclaredGates
 from headway.stores.memory import MemoryStore
 from headway.testing.clock import FakeClock
 from tests.cli.seeding import new_job
@@ -380,6 +382,25 @@ async def test_declared_gates_are_read_again_only_after_a_change_of_gates(
     assert await reads() == 1
     await done(rig, "POST", "/v1/closures", {"gate": "n"})
     assert await reads() == 0
+
+
+async def test_gates_that_are_changed_while_they_are_read_are_read_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+):
+    gates, read = DeclaredGates(rig.store, Timing()), rig.store.read
+
+    async def late(query: Query[Any]) -> Any:
+        found = await read(query)
+        monkeypatch.setattr(rig.store, "read", read)
+        await done(rig, "PUT", "/v1/gates/n", {"kind": "slots", "capacity": 3})
+        gates.forget()
+        return found
+
+    await done(rig, "PUT", "/v1/gates/n", {"kind": "slots", "capacity": 2})
+    monkeypatch.setattr(rig.store, "read", late)
+    # This request came first, so either answer is right.
+    await gates.find(["n"])
+    assert (await gates.find(["n"]))["n"].capacity == 3
 
 
 async def test_listing_of_entries_that_never_fired_searches_no_listing_of_jobs(

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import pytest
 
 import headway as hw
-from headway.contract.definitions import DefineRequest, Role, SetToken, TokenSpec
+from headway.contract.definitions import DefineRequest, RevokeToken, Role, SetToken, TokenSpec
+from headway.contract.store import Store
 from headway.contract.views import Query, StatsQuery, TokensQuery
 from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import Timing
@@ -221,6 +222,53 @@ async def test_cached_tokens_are_trusted_for_a_while_only_during_an_outage(*, is
         await callers.caller(new.text)
     # A stream shows the outage, so it continues.
     assert await callers.may_stay(f"Bearer {new.text}", caller)
+    await store.close()
+
+
+class Late(StoreProxy):
+    """A store whose next read of tokens returns only after another change."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def read(self, query: Query[Reply]) -> Reply:
+        found = await super().read(query)
+        if isinstance(query, TokensQuery) and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return found
+
+
+async def test_token_revoked_while_it_is_read_is_refused_at_once():
+    store, clock, new = Late(open_store("memory://")), Hand(), new_token()
+    spec = TokenSpec(id=new.id, name="shop", roles=(Role.VIEWER,), secrets=(new.secret,))
+    await store.define(DefineRequest(items=(SetToken(spec=spec),), author="tester"))
+    callers = Authenticator(store, clock, open_here=False)
+
+    async def revoke() -> None:
+        await store.define(DefineRequest(items=(RevokeToken(id=new.id),), author="tester"))
+        callers.forget(new.id)
+
+    store.meanwhile = revoke
+    # This request came first, so either answer is right.
+    await callers.caller(new.text)
+    assert await callers.caller(new.text) is None
+    await store.close()
+
+
+async def test_first_token_created_while_tokens_are_read_closes_the_server_at_once():
+    store, clock, new = Late(open_store("memory://")), Hand(), new_token()
+    spec = TokenSpec(id=new.id, name="shop", roles=(Role.VIEWER,), secrets=(new.secret,))
+    callers = Authenticator(store, clock, open_here=True)
+
+    async def create() -> None:
+        await store.define(DefineRequest(items=(SetToken(spec=spec),), author="tester"))
+        callers.forget(new.id)
+
+    store.meanwhile = create
+    await callers.is_open()
+    assert not await callers.is_open()
     await store.close()
 
 

@@ -118,8 +118,11 @@ class Authenticator:
         """Return whether no token is required: if allowed, and only until the first token."""
         now = self._timing.monotonic()
         if self._open_here and now - self._queried_at > FRESH_S:
-            is_cached = now - self._read_at < CACHED_WITHOUT_STORE_S
+            cache, is_cached = self._cache, now - self._read_at < CACHED_WITHOUT_STORE_S
             found = await self._read(TokensQuery(), is_cached=is_cached)
+            if cache is not self._cache:
+                # The first token may have been created since: the next request reads again.
+                return self._open_here
             self._queried_at = self._timing.monotonic()
             if found is not None:
                 self._open_here = not found
@@ -191,7 +194,11 @@ class Authenticator:
         return True
 
     def forget(self, token: str) -> None:
-        """Invalidate the cache of a changed token, and of whether there are any tokens."""
+        """Invalidate the cache of a changed token, and of whether there are any tokens.
+
+        A read that began before is not cached, either.
+        """
+        self._cache = OrderedDict(self._cache)
         self._cache.pop(token, None)
         self._read_at = self._queried_at = float("-inf")
 
@@ -229,7 +236,8 @@ class Authenticator:
         return caller
 
     async def _token(self, token: str) -> _CachedToken:
-        cached = self._cache.get(token)
+        cache = self._cache
+        cached = cache.get(token)
         now = self._timing.monotonic()
         if cached is not None and now - cached.queried_at < FRESH_S:
             return cached
@@ -242,10 +250,10 @@ class Authenticator:
             spec = found[0].spec if found else None
             caller = OPEN_CALLER if spec is None else caller_of(spec)
             cached = _CachedToken(spec=spec, caller=caller, read_at=now, queried_at=now)
-        self._cache[token] = cached
-        self._cache.move_to_end(token)
-        if len(self._cache) > MOST_CACHED:
-            self._cache.popitem(last=False)
+        cache[token] = cached
+        cache.move_to_end(token)
+        if len(cache) > MOST_CACHED:
+            cache.popitem(last=False)
         return cached
 
     async def _read(self, query: TokensQuery, *, is_cached: bool) -> Sequence[TokenView] | None:

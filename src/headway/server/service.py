@@ -120,6 +120,7 @@ class DeclaredGates:
         self._timing = timing
         self._known: Mapping[str, GateSpec] = {}
         self._read_at = float("-inf")
+        self._changes = 0
 
     async def find(self, names: Iterable[str]) -> Mapping[str, GateSpec]:
         """Check that gates are declared, and return all declared gates by name.
@@ -135,8 +136,10 @@ class DeclaredGates:
             return {}
         stale = self._timing.monotonic() - self._read_at > GATES_FRESH_S
         if stale or not wanted <= self._known.keys():
+            changes = self._changes
             self._known = {spec.name: spec for spec in await self._store.read(SpecsQuery())}
-            self._read_at = self._timing.monotonic()
+            if changes == self._changes:
+                self._read_at = self._timing.monotonic()
         missing = sorted(wanted - self._known.keys())
         if missing:
             message = f"the gate {missing[0][:80]!r} is not declared"
@@ -146,8 +149,12 @@ class DeclaredGates:
         return self._known
 
     def forget(self) -> None:
-        """Invalidate the cache, because the definitions were changed."""
+        """Invalidate the cache, because the definitions were changed.
+
+        A read that began before is not cached, either.
+        """
         self._read_at = float("-inf")
+        self._changes += 1
 
 
 AGAIN_S = 10.0
