@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from headway.contract.views import GatesQuery
 from headway.runtime.timing import REAL, Timing
 from headway.stores import open_store
+from headway.systems.calls import catalogue_routes
 from headway.systems.calls.checks import Checking, LeadRefused, LeadToCheck
 from headway.systems.calls.template import HttpCheckBody, Template
 from headway.systems.telephony import http as connections
@@ -198,6 +201,31 @@ async def test_stale_check_is_repeated_before_the_dial(tmp_path: Path, far: Chec
             assert (told["outcome"], told["attempt_count"]) == ("PRECHECK_FAILED", 0)
         assert len(far.asked) == 4
         await calls.audit()
+    await store.close()
+
+
+async def test_lead_checked_while_new_checks_wait_for_another_change_is_checked_again(
+    tmp_path: Path, far: CheckService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, leads, changing = LiveClock(), list[str](), catalogue_routes.changing
+    store = open_store("memory://", clock=clock)
+    async with calling(tmp_path, store=store) as calls:
+
+        @asynccontextmanager
+        async def after_another(*args: Any) -> AsyncGenerator[AsyncSession]:
+            await calls.jump(clock, 10_000)
+            leads.append(await calls.lead(template="asked"))
+            await calls.until_why(leads[0], "calls.numbers")
+            async with changing(*args) as session:
+                yield session
+
+        await calls.template("asked")
+        with monkeypatch.context() as patched:
+            patched.setattr(catalogue_routes, "changing", after_another)
+            await calls.template("asked", checks=[http(far)])
+        far.answers = [{"allowed": False}]
+        await calls.number()
+        assert (await calls.finished(leads[0]))["outcome"] == "PRECHECK_FAILED"
     await store.close()
 
 

@@ -293,8 +293,9 @@ async def set_template(
     caller.check_gate(DEFAULT_POOL)
     check_template(body, context.telephony)
     written = body.model_dump(mode="json")
-    now = await service.now()
     async with changing(service, context, caller, f"template {name}") as session:
+        # Not before: the change may have waited for another one, and leads are checked meanwhile.
+        now = await service.now()
         record = await session.get(TemplateRecord, name)
         before = _usual(context) if name == DEFAULT else {}
         if record is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -156,8 +156,9 @@ async def test_returned_rows_leave_no_job_and_are_called_again_once_they_come_ba
         assert site.called() == []
 
 
+@pytest.mark.parametrize("when", ["before its job was read", "just before the retry"])
 async def test_job_is_not_retried_for_a_row_that_was_returned_after_it_was_read(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     theirs = settings_of(f"sqlite:///{tmp_path}/theirs.db")
     async with sited(tmp_path, LATER) as site, opened(theirs) as table:
@@ -183,6 +184,12 @@ async def test_job_is_not_retried_for_a_row_that_was_returned_after_it_was_read(
         await site.until(released, "released")
         recipe = cast("Recipe", SimpleNamespace(job=make))
         sync = RowSync(lambda: site.app.store, table, recipe)
+        if when == "just before the retry":
+
+            async def still_ours(_: Sequence[str]) -> dict[str, LeadRow]:
+                return {row.id: row for row in read_before}
+
+            monkeypatch.setattr(table, "find_pending", still_ours)
         assert await sync.missing(read_before) == []
         assert await states(site) == [State.CANCELLED] * 3
 
@@ -238,6 +245,33 @@ async def test_row_changed_while_it_waits_is_called_with_its_new_values(
             return b'"+15550109999"' in job.args
 
         await site.until(changed, "the job follows its row")
+
+
+async def test_look_that_read_a_row_before_its_change_does_not_undo_that(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/theirs.db"
+    async with sited(tmp_path, LATER, count=1) as site, opened(settings_of(url)) as table:
+        await choose(site, "adopt", percent=100)
+
+        async def has(phone: bytes) -> bool:
+            return [phone in job.args for job in await site.jobs()] == [True]
+
+        await site.until(lambda: has(b"+15550100000"), "adopted")
+        (read_before,) = [page async for page in table.pending(ours=True)]
+        await run(url, "UPDATE their_leads SET msisdn = '+15550109999'")
+        await site.until(lambda: has(b"+15550109999"), "changed by another look")
+        (stored,) = await site.jobs()
+
+        def make(row: LeadRow) -> NewJob:
+            fields = {name: getattr(stored, name) for name in ("id", "kind", "lane", "stage")}
+            args = stored.args.replace(b"+15550109999", row.phone.encode())
+            return NewJob(**fields, args=args, due_at=stored.due_at)
+
+        recipe = cast("Recipe", SimpleNamespace(job=make))
+        await RowSync(lambda: site.app.store, table, recipe).missing(read_before)
+        now = await site.app.store.read(JobQuery(id=stored.id))
+        assert now is not None
+        assert now.args == stored.args
+        assert [note.what for note in now.trail] == ["edit done"]
 
 
 async def test_row_taken_away_while_its_lead_waited_is_not_called(

@@ -146,6 +146,12 @@ class LeadTable:
         async with self.database.read() as session:
             return await self.found(session, self.among(ids))
 
+    async def find_pending(self, ids: Sequence[str]) -> dict[str, LeadRow]:
+        """Return those of these rows that are pending and ours, by id."""
+        which = and_(self.among(ids), self.is_at("pending"), self.is_owned(ours=True))
+        async with self.database.read() as session:
+            return {id_: one.row for id_, one in (await self.found(session, which)).items()}
+
     async def found(self, session: AsyncSession, which: ColumnElement[bool]) -> dict[str, RowState]:
         """Return the matching rows with their statuses by id, within the caller's session."""
         rows = (await session.execute(self.select_all().where(which))).mappings()

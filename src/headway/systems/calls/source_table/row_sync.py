@@ -104,15 +104,13 @@ class RowSync:
             return []
         query = JobsQuery(ids=tuple(jobs), runs=True, trail=True, limit=len(jobs))
         known = {view.id: view for view in (await self._store().read(query)).rows}
-        retried = {
-            view.id
+        differing = [
+            view
             for view in known.values()
-            if self._is_its_lead(view, jobs[view.id])
-            and await self._bring_in_line(view, jobs[view.id])
-        }
-        if retried:
-            # A row may have been returned since it was read, and its job cancelled before this.
-            await self._cancel_returned([row for row in rows if row.lead in retried])
+            if self._is_its_lead(view, jobs[view.id]) and _differs(view, jobs[view.id])
+        ]
+        if differing:
+            await self._bring_in_line(differing, rows)
         return [job for job in jobs.values() if job.id not in known]
 
     async def make(self, rows: Sequence[LeadRow]) -> None:
@@ -159,18 +157,43 @@ class RowSync:
             self._logged.add(view.id)
         return False
 
-    async def _bring_in_line(self, view: JobView, job: NewJob) -> bool:
-        """Retry or edit a job to match its row; return whether it was retried."""
-        if view.state in FINAL and is_elsewhere(view):
-            edit = Edit(due_at=job.due_at, args=job.args, stage=job.stage, gates=job.gates)
-            verb, reason = Verb.RETRY, "the row is ours again"
-        elif view.state in QUEUED and view.args != job.args:
-            edit = Edit(args=job.args, stage=job.stage, gates=job.gates)
+    async def _bring_in_line(self, views: Sequence[JobView], rows: Sequence[LeadRow]) -> None:
+        """Retry or edit jobs to match their rows.
+
+        The rows are read again, after their jobs: otherwise a row that has changed since would undo
+        what another process made of it. If the job changes after that, this is refused.
+        """
+        of_lead = {row.lead: row.id for row in rows}
+        now = await self._table.find_pending([of_lead[view.id] for view in views])
+        retried: list[LeadRow] = []
+        for view in views:
+            row = now.get(of_lead[view.id])
+            job = None if row is None else self.job(row)
+            if row is None or job is None or not _differs(view, job):
+                continue
+            edit = Edit(
+                args=job.args,
+                stage=job.stage,
+                gates=job.gates,
+                if_run=view.run,
+                if_args=view.args,
+            )
             verb, reason = Verb.EDIT, "the row was changed"
-        else:
-            return False
-        await act(self._store(), verb, view.id, author=AUTHOR, reason=reason, edit=edit)
-        return verb is Verb.RETRY
+            if view.state in FINAL:
+                edit = replace(edit, due_at=job.due_at)
+                verb, reason = Verb.RETRY, "the row is ours again"
+                retried.append(row)
+            await act(self._store(), verb, view.id, author=AUTHOR, reason=reason, edit=edit)
+        if retried:
+            # A row may have been returned since, and its job cancelled before it was retried.
+            await self._cancel_returned(retried)
+
+
+def _differs(view: JobView, job: NewJob) -> bool:
+    """Return whether the job of a pending row of ours ended elsewhere, or is of an earlier row."""
+    if view.state in FINAL:
+        return is_elsewhere(view)
+    return view.state in QUEUED and view.args != job.args
 
 
 TABLE = "calls.table"
