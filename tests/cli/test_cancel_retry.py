@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from headway.cli.commands import moves
+from headway.contract.claims import ClaimRequest
+from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import Died, HandedOver
+from headway.contract.store import Store
 from tests.cli.conftest import Headway
-from tests.cli.seeding import claim, enqueue, new_job, settle
+from tests.cli.seeding import WORKER, claim, enqueue, new_job, settle
 
 
 def states(headway: Headway) -> list[str]:
@@ -109,6 +115,24 @@ def test_filter_retries_dead_and_cancelled_jobs_only_if_requested(headway: Headw
     assert states(headway) == ["waiting", "waiting", "cancelled"]
     headway("retry", "--lane", "main", "--state", "cancelled", "--yes")
     assert states(headway) == ["waiting"] * 3
+
+
+def test_filter_by_state_leaves_a_job_that_is_claimed_after_its_page_was_read(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    enqueue(new_job(), new_job())
+    act = moves._act
+
+    async def late(store: Store, move: ActRequest, ids: Sequence[str]) -> list[ActReply]:
+        await store.claim(ClaimRequest(worker=WORKER, request=1, lanes=(("main", 1),)))
+        return await act(store, move, ids)
+
+    monkeypatch.setattr(moves, "_act", late)
+    ran = headway("cancel", "--lane", "main", "--state", "waiting", "--yes")
+    assert ran.out == "1 done, 1 refused\n"
+    shown = headway("jobs", "--json").document["jobs"]
+    found = [(one["state"], one["cancel_requested"]) for one in shown]
+    assert sorted(found) == [("cancelled", False), ("running", False)]
 
 
 def test_arguments_that_are_not_an_object_are_refused_and_nothing_is_retried(headway: Headway):

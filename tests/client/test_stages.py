@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import headway as hw
@@ -57,14 +59,17 @@ async def test_option_only_for_stores_is_refused_before_anything_is_sent() -> No
         store = client.remote
         failed = Failed("01a1", 1, stage="check")
         again = Signal(key="sid", event="e", decided=Decided.RETRY, stage="check")
-        edits = Edit(stage="check"), Edit(gates=()), Edit(candidates=("ada",))
+        edits = Edit(stage="check"), Edit(gates=()), Edit(candidates=("ada",)), Edit(if_run=1)
+        moves = [(Verb.EDIT, edit, ()) for edit in edits]
+        moves.append((Verb.CANCEL, Edit(), (State.WAITING,)))
         try:
             with pytest.raises(hw.InvalidValue, match="does not set the stage of the next attempt"):
                 await store.settle(SettleRequest(worker="w", outcomes=(failed,)))
             with pytest.raises(hw.InvalidValue, match="does not set the stage of the next attempt"):
                 await store.signal(again)
-            for edit in edits:
-                move = ActRequest(request="r", ids=("a",), verb=Verb.EDIT, edit=edit, author="ann")
+            for verb, edit, states in moves:
+                named = ActRequest(request="r", ids=("a",), verb=verb, author="ann")
+                move = replace(named, edit=edit, states=states)
                 with pytest.raises(hw.InvalidValue, match="stage, gates or candidates"):
                     await store.act(move)
         finally:

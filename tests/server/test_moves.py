@@ -11,7 +11,7 @@ import pytest
 import headway as hw
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import Role
-from headway.contract.operate import Verb
+from headway.contract.operate import ActReply, ActRequest, Verb
 from headway.core.errors import StoreUnavailable
 from headway.server.bodies.jobs import MovesBody
 from headway.server.routes.moves import APPLIES
@@ -178,6 +178,27 @@ async def test_filter_includes_only_states_that_the_verb_applies_to(rig: Rig):
     retry["filter"]["states"] = ["cancelled"]
     assert (await rig.call(OPERATOR, "POST", "/v1/moves", retry)).json()["done"] == 1
     assert await state(rig, cancelled) == "waiting"
+
+
+@pytest.mark.parametrize("verb", ["cancel", "kill", "succeed"])
+async def test_filter_moves_no_job_that_is_claimed_after_its_page_was_read(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, verb: str
+):
+    first, second = await rig.send(lane="a"), await rig.send(lane="a")
+    act = rig.store.act
+
+    async def late(request: ActRequest) -> list[ActReply]:
+        asked = ClaimRequest(worker="w" * 32, request=1, lanes=(("a", 1),), free=1)
+        assert [one.id for one in (await rig.store.claim(asked)).jobs] == [first]
+        return await act(request)
+
+    monkeypatch.setattr(rig.store, "act", late)
+    body = {"verb": verb, "filter": {"lane": "a", "states": ["waiting"]}}
+    told = (await rig.call(OPERATOR, "POST", "/v1/moves", body)).json()
+    assert (told["done"], told["asked"], told["refused"]) == (1, 0, 1)
+    view = await rig.ask(Role.VIEWER, f"/v1/jobs/{first}")
+    assert (view["state"], view["cancel_requested"]) == ("running", False)
+    assert await state(rig, second) in {"cancelled", "dead", "succeeded"}
 
 
 async def test_repeated_move_by_filter_moves_nothing_that_arrived_since(rig: Rig):

@@ -283,8 +283,8 @@ class RemoteStore:
         """
         edit = request.edit
         unsupported = (edit.stage, edit.gates, edit.candidates, edit.if_run, edit.if_args)
-        if any(one is not None for one in unsupported):
-            message = "the HTTP API has no stage, gates, candidates or conditions of an edit"
+        if request.states or any(one is not None for one in unsupported):
+            message = "the HTTP API has no stage, gates or candidates of an edit, and no conditions"
             raise InvalidValue(message, hint="do it in a program that opens the store directly")
         body: Fields = {
             "verb": str(request.verb),

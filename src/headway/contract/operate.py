@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headway.core.gates.spec import GateUse
+from headway.core.state import State
 
 
 class Verb(StrEnum):
@@ -60,6 +61,7 @@ class ActRequest:
         ids: ids of the jobs.
         verb: the action.
         edit: changes, for edit and retry.
+        states: refused for a job in another state; empty for any.
         author: author of the action, for the trail.
     """
 
@@ -67,6 +69,7 @@ class ActRequest:
     ids: tuple[str, ...]
     verb: Verb
     edit: Edit = Edit()
+    states: tuple[State, ...] = ()
     author: str
     reason: str = ""
 
@@ -79,7 +82,7 @@ class Acted(StrEnum):
     ASKED = "asked"
     """Requested: the job ends when its run ends or its deadline passes."""
     REFUSED = "refused"
-    """Not possible in the job's state; nothing was written."""
+    """Not possible in the job's state, or a condition does not hold; nothing was written."""
     UNKNOWN = "unknown"
     """There is no job with this id."""
 

@@ -73,6 +73,8 @@ async def _on_filter(
     store: Store, move: ActRequest, wanted: JobFilter, meter: Meter
 ) -> Counter[Acted]:
     counts: Counter[Acted] = Counter()
+    # A job that has been claimed since its page was read, for example, no longer matches.
+    move = replace(move, states=wanted.query.states)
     async for page in wanted.pages(store):
         if page.rows:
             replies = await _act(store, move, [job.id for job in page.rows])

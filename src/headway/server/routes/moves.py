@@ -48,6 +48,7 @@ class Move:
     Attributes:
         repeat: id under which repeats of the request are applied once; None without an
             Idempotency-Key.
+        states: those of the jobs; a job in another state by now is refused. Empty for any.
     """
 
     verb: Verb
@@ -55,6 +56,7 @@ class Move:
     caller: Caller
     reason: str
     repeat: str | None = None
+    states: tuple[State, ...] = ()
 
     def under(self, key: str | None, what: object) -> Move:
         """Return the operation with `repeat` derived from an Idempotency-Key and the request.
@@ -76,6 +78,7 @@ class Move:
             ids=tuple(ids),
             verb=self.verb,
             edit=self.edit,
+            states=self.states,
             author=self.caller.name,
             reason=self.reason,
         )
@@ -150,6 +153,7 @@ async def move_matching(
     service: Service, move: Move, which: FilterBody, limit: int
 ) -> Counter[Acted]:
     """Move the jobs that match a filter, oldest arrival first, and count the results."""
+    move = replace(move, states=_states(move, which))
     steps = _Steps(service, move)
     async for ids in _matching(service, move, which, limit):
         if not await steps.take(ids):
@@ -198,6 +202,10 @@ class _Steps:
         return bool(replies)
 
 
+def _states(move: Move, which: FilterBody) -> tuple[State, ...]:
+    return tuple(which.states or APPLIES[move.verb])
+
+
 async def _matching(
     service: Service, move: Move, which: FilterBody, limit: int
 ) -> AsyncIterator[list[str]]:
@@ -211,7 +219,7 @@ async def _matching(
         kind=which.kind,
         subject=which.subject,
         key=which.key,
-        states=tuple(which.states or APPLIES[move.verb]),
+        states=_states(move, which),
     )
     while left > 0:
         wanted = replace(query, cursor=cursor, limit=min(left, MAX_BATCH))

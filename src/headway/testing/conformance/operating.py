@@ -146,6 +146,17 @@ class ActGroup(ConformanceGroup):
         assert await rig.act(verb, job, edit=edit) == [Acted.DONE]
         assert (await rig.view(job)).priority == 7
 
+    @pytest.mark.parametrize("state", sorted({*State} - {State.SUCCEEDED}))
+    async def test_verb_for_other_states_is_refused_and_changes_nothing(
+        self, rig: Rig, state: State
+    ) -> None:
+        job, others = await in_state(rig, state), tuple(one for one in State if one is not state)
+        verb = Verb.RETRY if state in {State.DEAD, State.CANCELLED} else Verb.KILL
+        async with rig.unchanged("jobs", "trail"):
+            assert await rig.act(verb, job, states=others) == [Acted.REFUSED]
+            assert await rig.state(job) is state
+        assert await rig.act(verb, job, states=(State.SUCCEEDED, state)) == [Acted.DONE]
+
     async def test_edit_changes_priority_due_time_and_arguments(self, rig: Rig) -> None:
         job = await rig.add()
         due_at = rig.clock() + 4_000

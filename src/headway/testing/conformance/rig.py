@@ -199,7 +199,12 @@ class Rig:
         await self.define(OpenGate(name=name))
 
     async def act(
-        self, verb: Verb, *ids: str, edit: Edit | None = None, request: str | None = None
+        self,
+        verb: Verb,
+        *ids: str,
+        edit: Edit | None = None,
+        request: str | None = None,
+        states: tuple[State, ...] = (),
     ) -> list[Acted]:
         """Act on jobs as an operator, under a new or the given request id; return the results."""
         self._acts += 1
@@ -209,6 +214,7 @@ class Rig:
                 ids=ids,
                 verb=verb,
                 edit=edit or Edit(),
+                states=states,
                 author=AUTHOR,
                 reason=REASON,
             )

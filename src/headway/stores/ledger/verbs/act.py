@@ -84,6 +84,8 @@ def _apply_to(step: Step, request: ActRequest, job: str) -> ActReply:
     row = step.row(job)
     if row is None:
         return ActReply(id=job, answer=Acted.UNKNOWN, state=None)
+    if request.states and row.state not in request.states:
+        return ActReply(id=job, answer=Acted.REFUSED, state=row.state)
     answer = _VERBS[request.verb](step, row, request)
     return ActReply(id=job, answer=answer, state=row.state)
 

@@ -1,5 +1,5 @@
 -- An operator's actions on jobs and their permits, each recorded on the trail.
--- needs: base.time, base.write, tables.trail, tables.permits, rules.actions
+-- needs: base.python, base.time, base.write, tables.trail, tables.permits, rules.actions
 -- needs: engine.horizon, engine.step, rules.feeding
 
 local Act = {}
@@ -8,6 +8,9 @@ local function act_on(step, request, id)
   local row = Step.row(step, id)
   if row == nil then
     return { id, 'unknown', false }
+  end
+  if #request.states > 0 and Python.find(request.states, row.state) == nil then
+    return { id, 'refused', row.state }
   end
   local answer = Actions.VERBS[request.verb](step, row, request)
   return { id, answer, row.state }
