@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from uuid import uuid4
 
 import msgspec
@@ -12,7 +12,7 @@ from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobView, LaneView, RunView
 from headway.core.check import is_job_id
 from headway.core.errors import UnknownRecord
-from headway.core.state import QUEUED
+from headway.core.state import QUEUED, State
 from headway.server.caller import Caller
 from headway.server.finding import Fits
 from headway.server.overview import Overview
@@ -61,14 +61,25 @@ async def system_job(
 
 
 async def act(
-    store: Store, verb: Verb, *ids: str, author: str, reason: str = "", edit: Edit | None = None
+    store: Store,
+    verb: Verb,
+    *ids: str,
+    author: str,
+    reason: str = "",
+    edit: Edit | None = None,
+    states: Iterable[State] = (),
 ) -> list[ActReply]:
-    """Perform an operator's action on up to 1000 jobs, as a new request; see `Store.act`."""
+    """Perform an operator's action on up to 1000 jobs, as a new request; see `Store.act`.
+
+    Args:
+        states: the action is refused for a job in another state; empty for any.
+    """
     request = ActRequest(
         request=str(uuid4()),
         ids=ids,
         verb=verb,
         edit=edit or Edit(),
+        states=tuple(states),
         author=author,
         reason=reason,
     )

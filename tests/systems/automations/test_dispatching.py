@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -20,8 +20,10 @@ import structlog
 from structlog.testing import LogCapture
 
 from headway.app import App
+from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import DeclareEntry, DefineRequest
-from headway.contract.operate import Acted, ActRequest, Edit, Verb
+from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
+from headway.contract.outcomes import Failed, SettleRequest
 from headway.contract.views import (
     EntryView,
     JobQuery,
@@ -31,6 +33,7 @@ from headway.contract.views import (
     TimetableQuery,
 )
 from headway.core.errors import InvalidValue, StoreUnavailable, UnknownJob
+from headway.core.job import NewJob
 from headway.core.state import State
 from headway.core.timetable.schedule import format_schedule
 from headway.runtime.chores import TimetableChore
@@ -39,16 +42,17 @@ from headway.runtime.job import Job
 from headway.runtime.timing import REAL, Timing
 from headway.runtime.worker.worker import Worker
 from headway.server import middleware
+from headway.stores import open_store
 from headway.stores.memory import MemoryStore
 from headway.systems.automations import dispatcher as dispatcher_module
 from headway.systems.automations import make, session
-from headway.systems.automations.dispatcher import Dispatcher
+from headway.systems.automations.dispatcher import KIND, LANE, Dispatcher
 from headway.systems.automations.folders import Folders
-from headway.systems.automations.reports import health, listing, session_of
+from headway.systems.automations.reports import health, listing, release, session_of
 from headway.systems.automations.runner import SessionRunner
 from headway.systems.automations.session import AutomationSession, End
 from headway.testing.clock import FakeClock
-from headway.testing.faulty import Fault, FaultyStore
+from headway.testing.faulty import Fault, FaultyStore, StoreProxy
 from tests.runtime.observed_store import beat_soon
 from tests.server.rig import Rig, serving
 from tests.servers.stores import EVERYWHERE, ON_SERVERS, NewUrl
@@ -758,6 +762,30 @@ async def test_release_ends_the_session_and_then_the_lock(tmp_path, repository, 
         assert (await one.get("/locks"))["locks"] == []
         again = await one.rig.http.delete(f"{API}/locks/{quote(str(repository), safe='')}")
         assert again.status_code == 404
+
+
+class EndingFirst(StoreProxy):
+    """A store in which the session fails just before an action, and waits for its retry."""
+
+    async def act(self, request: ActRequest) -> list[ActReply]:
+        (id_,) = request.ids
+        await self.settle(SettleRequest(worker="w" * 32, outcomes=(Failed(id_, 1),)))
+        return await super().act(request)
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_release_of_a_session_that_has_just_ended_leaves_its_retry(force, tmp_path):
+    store = EndingFirst(open_store("memory://"))
+    args = b'{"automation": "one", "repository": "github.com/a/b"}'
+    (sent,) = await store.enqueue([NewJob(id=str(uuid4()), kind=KIND, lane=LANE, args=args)])
+    await store.claim(ClaimRequest(worker="w" * 32, request=1, lanes=((LANE, 1),)))
+    dispatcher = cast("Dispatcher", SimpleNamespace(file=tmp_path / "automations.toml"))
+    with pytest.raises(UnknownJob, match="just ended"):
+        await release(store, dispatcher, "github.com/a/b", author="ann", force=force)
+    job = await store.read(JobQuery(id=sent.id))
+    assert job is not None
+    assert job.state is State.SCHEDULED
+    await store.close()
 
 
 async def test_token_in_a_released_url_reaches_neither_log_nor_reply(

@@ -239,7 +239,8 @@ async def release(
         raise UnknownJob(message, hint="headway automations locks")
     verb = Verb.KILL if force else Verb.CANCEL
     reason = FORCE_RELEASED if force else "released"
-    (reply,) = await act(store, verb, lock.job, author=author, reason=reason)
+    # Not if its session has ended since, and the job waits for its retry.
+    (reply,) = await act(store, verb, lock.job, author=author, reason=reason, states=LIVE)
     if reply.answer in {Acted.REFUSED, Acted.UNKNOWN}:
         message = "the session has just ended"
         raise UnknownJob(message)

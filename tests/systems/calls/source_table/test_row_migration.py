@@ -8,18 +8,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import insert
 
+from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import Role
+from headway.contract.operate import ActReply, ActRequest
 from headway.contract.views import JobQuery
 from headway.core.errors import InvalidValue
 from headway.core.job import NewJob
 from headway.core.state import State
 from headway.runtime.settings_table import read_table
 from headway.runtime.timing import Timing
+from headway.stores import open_store
 from headway.systems.calls.intake import LeadRecipe
+from headway.systems.calls.source_table.lead_table import LeadTable
 from headway.systems.calls.source_table.migration import MIGRATION, Migration
 from headway.systems.calls.source_table.row_sync import RowSync, _in_flight
 from headway.systems.calls.source_table.settings import (
@@ -31,6 +36,7 @@ from headway.systems.calls.source_table.settings import (
     RowState,
     lead_of,
 )
+from headway.testing.faulty import StoreProxy
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database, until_it_waits
 from tests.systems.calls.calls_rig import NUMBER, PHONE
 from tests.systems.calls.calls_rig import calling as on_own_table
@@ -192,6 +198,29 @@ async def test_job_is_not_retried_for_a_row_that_was_returned_after_it_was_read(
             monkeypatch.setattr(table, "find_pending", still_ours)
         assert await sync.missing(read_before) == []
         assert await states(site) == [State.CANCELLED] * 3
+
+
+class ClaimingFirst(StoreProxy):
+    """A store in which a worker claims just before an action."""
+
+    async def act(self, request: ActRequest) -> list[ActReply]:
+        await self.claim(ClaimRequest(worker="w" * 32, request=1, lanes=(("leads", 1),)))
+        return await super().act(request)
+
+
+async def test_job_that_is_claimed_while_its_row_is_returned_is_not_asked_to_stop() -> None:
+    store = ClaimingFirst(open_store("memory://"))
+    row = LeadRow(phone=PHONE, tz="UTC", reseller="acme", due_at=0)
+    rows = [row.named(str(uuid4())) for _ in range(2)]
+    jobs = [NewJob(id=one.lead, kind="lead", lane="leads") for one in rows]
+    await store.enqueue(jobs)
+    sync = RowSync(lambda: store, cast("LeadTable", None), cast("Recipe", None))
+    await sync.cancel(rows)
+    views = [await store.read(JobQuery(id=one.lead)) for one in rows]
+    found = [(one.state, one.cancel_requested) for one in views if one is not None]
+    # The first one finds out from its row just before its call.
+    assert found == [(State.RUNNING, False), (State.CANCELLED, False)]
+    await store.close()
 
 
 async def test_job_of_another_lane_with_the_id_of_a_rows_lead_gets_none_of_its_arguments(

@@ -44,24 +44,9 @@ AUTHOR = "[calls.migration]"
 
 
 def is_elsewhere(view: JobView) -> bool:
-    """Return whether a job ended because another system had its row.
-
-    Args:
-        view: with its runs and its trail, which shows why a running job was cancelled.
-    """
-    if view.state not in {State.DEAD, State.CANCELLED}:
-        return False
-    if view.reason.startswith((NOT_OURS, RELEASED)):
-        return True
-    cancels = [note for note in view.trail if note.what.startswith("cancel ")]
-    released = bool(cancels) and cancels[-1].reason.startswith(RELEASED)
-    return view.state is State.CANCELLED and released and not _has_called(view)
-
-
-def _has_called(view: JobView) -> bool:
-    """Return whether a cancelled job had started its call, as far as its runs were read."""
-    last = view.runs[-1] if view.runs else None
-    return last is not None and last.handed_at is not None and not last.error.startswith(NOT_OURS)
+    """Return whether a job ended because another system had its row."""
+    ended = view.state in {State.DEAD, State.CANCELLED}
+    return ended and view.reason.startswith((NOT_OURS, RELEASED))
 
 
 _log = logging.getLogger("headway.calls")
@@ -102,7 +87,7 @@ class RowSync:
         jobs = {job.id: job for job in map(self.job, rows) if job is not None}
         if not jobs:
             return []
-        query = JobsQuery(ids=tuple(jobs), runs=True, trail=True, limit=len(jobs))
+        query = JobsQuery(ids=tuple(jobs), limit=len(jobs))
         known = {view.id: view for view in (await self._store().read(query)).rows}
         differing = [
             view
@@ -131,12 +116,9 @@ class RowSync:
         Raises:
             StoreError: the store is unavailable; each job then finds out from its row.
         """
-        ids = tuple(row.lead for row in rows)
-        found = (await self._store().read(JobsQuery(ids=ids, limit=len(ids)))).rows
-        queued = tuple(view.id for view in found if view.state in QUEUED)
-        if queued:
-            reason = f"{RELEASED}: the row was returned to the older system"
-            await act(self._store(), Verb.CANCEL, *queued, author=AUTHOR, reason=reason)
+        ids = (row.lead for row in rows)
+        reason = f"{RELEASED}: the row was returned to the older system"
+        await act(self._store(), Verb.CANCEL, *ids, author=AUTHOR, reason=reason, states=QUEUED)
 
     async def _cancel_returned(self, rows: Sequence[LeadRow]) -> None:
         now = await self._table.find([row.id for row in rows])
