@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from headway.contract.operate import Edit, Verb
+from headway.core.cascade import Answer, Asked
 from headway.core.errors import InvalidState
 from headway.core.state import State
 from headway.runtime.timing import REAL
@@ -374,3 +376,32 @@ async def test_late_follow_up_of_a_withdrawal_sends_nothing_to_the_technician_as
         found = [words for to, words in await messages(field) if to == phone_of("bob")]
         assert len(found) == 1
         assert "withdrawn" not in found[0]
+
+
+@pytest.mark.parametrize("move", ["assign", "redispatch"])
+async def test_request_that_is_withdrawn_during_a_move_stays_withdrawn(tmp_path: Path, move: str):
+    async with a_field(tmp_path, work=False) as field:
+        sent = await field.ask()
+        read = await field.job(sent["id"])
+        await field.technician("ada")
+        await field.withdraw(sent["id"])
+        mover = RequestMoves(context=field.system.context, author="dora")
+        moves = {
+            "assign": lambda: mover.assign(read, "ada", by="dora", wait=False),
+            "redispatch": lambda: mover.redispatch(read),
+        }
+        with pytest.raises(InvalidState, match="withdrawn"):
+            await moves[move]()
+        assert (await field.job(sent["id"])).state is State.CANCELLED
+
+
+async def test_late_follow_up_of_an_acceptance_sends_nothing_about_a_later_offer(tmp_path: Path):
+    async with a_field(tmp_path, work=False) as field:
+        await field.technician("ada")
+        view = await field.job((await field.ask())["id"])
+        timeout = Asked(candidate="ada", answer=Answer.TIMEOUT, at=0)
+        assert view.cascade is not None
+        later = replace(view, run=2, cascade=replace(view.cascade, asked=(timeout,)))
+        follow_ups = FollowUps(field.system.context)
+        found = [await follow_ups._messages(later, "bob", run) for run in (1, 2)]
+        assert [len(one) for one in found] == [0, 1]

@@ -131,17 +131,21 @@ class RequestMoves:
         """Assign the request to a technician without asking.
 
         Raises:
-            InvalidState: the technician is busy and `wait` is false, or the request is completed.
+            InvalidState: the technician is busy and `wait` is false, or the request is completed,
+                or was withdrawn since it was read.
             StoreUnavailable: the request changed during every attempt.
         """
         await self._check_free(job, technician, wait=wait)
         reason = f"{REASSIGNED}{technician} by {by}"
         had = ""
-        offered = is_open(job)
+        offered, known = is_open(job), status_of(job) is Status.CANCELLED
         for _ in range(_TRIES):
             if status_of(job) is Status.COMPLETED:
                 message = "the request is completed"
                 raise InvalidState(message)
+            if status_of(job) is Status.CANCELLED and not known:
+                message = "the request was just withdrawn"
+                raise InvalidState(message, hint="repeat this to assign it nevertheless")
             if acceptor(job) == technician and status_of(job) is Status.ASSIGNED:
                 return job
             if job.state in _HELD:
@@ -187,7 +191,7 @@ class RequestMoves:
         gates = self.context.app.kind(OFFER).uses(job.stage, job.lane, job.tenant, args)
         edit = Edit(args=args, candidates=tuple(candidates), gates=gates)
         if not await self._act(job, Verb.RETRY, "dispatched again", edit):
-            message = "the request has already been dispatched again"
+            message = "the request has already been dispatched again, or was just withdrawn"
             raise InvalidState(message, hint="GET /service-requests/{id} shows its current state")
         return await self.read(job.id)
 
@@ -204,8 +208,17 @@ class RequestMoves:
             raise InvalidState(message, hint="complete that request, or wait: wait=true")
 
     async def _act(self, job: JobView, verb: Verb, reason: str, edit: Edit | None = None) -> bool:
-        store, author = self.context.store, self.author
-        (reply,) = await act(store, verb, job.id, author=author, reason=reason, edit=edit)
+        # A dead request that was withdrawn since it was read is not revived.
+        states = (job.state,) if verb is Verb.RETRY else ()
+        (reply,) = await act(
+            self.context.store,
+            verb,
+            job.id,
+            author=self.author,
+            reason=reason,
+            edit=edit,
+            states=states,
+        )
         return reply.answer in {Acted.DONE, Acted.ASKED}
 
 

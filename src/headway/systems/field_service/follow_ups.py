@@ -157,7 +157,8 @@ class FollowUps:
 
     async def _messages(self, view: JobView, winner: str, run: int) -> list[NewJob]:
         context = self._context
-        if not context.settings.texts or view.cascade is None:
+        if not context.settings.texts or view.cascade is None or view.run != run:
+            # If it has had another run, a dispatcher has taken it from the winner since.
             return []
         silent = {one.candidate for one in view.cascade.asked if one.answer is Answer.TIMEOUT}
         found: list[NewJob] = []
