@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from headway.stores import open_store
+from headway.systems.calls import call_events
 from headway.testing.clock import FakeClock
+from tests.server.problems import problem
 from tests.systems.calls.calls_rig import PHONE, calling
 
 LATER = "2027-06-01T10:00:00Z"
@@ -135,3 +140,33 @@ async def test_call_not_yet_known_is_hung_up_as_soon_as_its_provider_reports_it(
         await calls.webhook(ref, call.sid, "completed", n=3)
         assert (await calls.finished(lead))["outcome"] == "ABORT"
         await calls.audit()
+
+
+async def test_lead_that_is_called_during_its_cancel_is_neither_cancelled_nor_hung_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with calling(tmp_path) as calls:
+        calls.carrier.person(PHONE, "talks", talk_s=1_000_000)
+        lead = await calls.lead()
+        await calls.until_why(lead, "calls.numbers")
+        acts = call_events.act
+
+        async def late(*args: Any, **more: Any) -> Any:
+            await calls.number()
+            await calls.carrier.until(
+                lambda world: any(
+                    one.status == "in-progress" for one in world.ledger.calls.values()
+                )
+            )
+            return await acts(*args, **more)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(call_events, "act", late)
+            reply = await calls.call("DELETE", f"/leads/{lead}")
+        problem(reply, 409, "invalid_state")
+        (call,) = calls.calls_to()
+        job = await calls.job(lead)
+        assert (call.status, job.state, job.cancel_requested) == ("in-progress", "awaiting", False)
+        reply = await calls.call("DELETE", f"/leads/{lead}?hangup=true")
+        assert reply.status_code == 202
+        assert (await calls.finished(lead))["outcome"] == "ABORT"

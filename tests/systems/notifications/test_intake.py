@@ -11,10 +11,12 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from bench.dedupe.__main__ import bloom, exact, keys
+from headway.contract.signals import SignalResult
 from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import REAL
 from headway.systems.directory.database import Directory
-from headway.systems.notifications import context
+from headway.systems.notifications import context, notification_routes
+from headway.systems.notifications.delivery import DeliveryEvent, apply_event
 from headway.systems.notifications.intake import HIGH, LOW, NORMAL, URGENT, digest_of, take_keys
 from headway.systems.notifications.notification import Channel
 from headway.systems.notifications.records import SCHEMA
@@ -315,6 +317,28 @@ async def test_duplicate_with_another_text_stored_first_refuses_no_others(
         assert taken[1] == {"id": second, "created": False, "due_at": None}
         assert len((await notify.ok("GET", "/notifications"))["rows"]) == 4
         assert b"two" in (await notify.job(second)).args
+
+
+async def test_notification_that_is_sent_during_its_cancel_still_goes_on_with_the_next_channel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with notifying(tmp_path, work=False) as notify:
+        await notify.ada()
+        sent = await notify.send(channels=["email", "sms"])
+        stores = notification_routes.act
+
+        async def late(*args: Any, **more: Any) -> Any:
+            notify.work()
+            await notify.becomes(sent, "SENT")
+            return await stores(*args, **more)
+
+        monkeypatch.setattr(notification_routes, "act", late)
+        problem(await notify.call("DELETE", f"/notifications/{sent}"), 409, "invalid_state")
+        (message,) = notify.email.got
+        event = DeliveryEvent(f"p-{message.id}-1", "e1", delivered=False, reason="no such mailbox")
+        assert await apply_event(notify.context, event) is SignalResult.APPLIED
+        assert (await notify.becomes(sent, "SENT"))["channel"] == "sms"
+        assert [one.id for one in notify.sms.got] == [sent]
 
 
 async def test_queued_notification_is_cancelled_and_a_sent_one_is_not(tmp_path: Path):

@@ -13,7 +13,7 @@ from headway.contract.signals import Decided, Signal, SignalKind, SignalResult
 from headway.contract.views import JobQuery, JobView, RunView
 from headway.core.check import read_reference
 from headway.core.errors import InvalidState, ProviderError
-from headway.core.state import FINAL, State
+from headway.core.state import FINAL, QUEUED, State
 from headway.server.access import Public
 from headway.server.hooks.request import PROVIDER_BODY
 from headway.server.routing import TheService, router
@@ -267,7 +267,7 @@ async def _hang_up(context: CallsContext, job: JobView, call: tuple[str, str]) -
         raise
 
 
-async def cancel_lead(context: CallsContext, job: JobView, author: str) -> JobView:
+async def cancel_lead(context: CallsContext, job: JobView, author: str, *, hangup: bool) -> JobView:
     """Cancel a lead, and hang up if it is being called.
 
     The cancel comes first, so that a call not placed by then is never placed.
@@ -275,19 +275,24 @@ async def cancel_lead(context: CallsContext, job: JobView, author: str) -> JobVi
     Args:
         job: the lead's job, with its runs.
         author: author of the cancel on the trail.
+        hangup: whether to cancel a lead that is being called, too.
 
     Returns:
         The job afterwards: cancelled, or awaiting the end of its call.
 
     Raises:
-        InvalidState: the lead has ended in the meantime.
+        InvalidState: the lead has ended in the meantime, or is being called and `hangup` is false.
         ProviderError: the provider did not hang up; the lead ends with its call.
     """
-    await act(context.store, Verb.CANCEL, job.id, author=author, reason="ABORT")
+    states = () if hangup else (*QUEUED, State.RUNNING)
+    await act(context.store, Verb.CANCEL, job.id, author=author, reason="ABORT", states=states)
     now = await context.store.read(JobQuery(id=job.id))
     if now is None or (now.state in FINAL and now.state is not State.CANCELLED):
         message = "the lead has ended in the meantime"
         raise InvalidState(message, hint="GET /leads/{id} shows its outcome")
+    if now.state is State.AWAITING and not hangup:
+        message = "the lead is being called now"
+        raise InvalidState(message, hint="add ?hangup=true to end its call")
     if now.state is State.AWAITING:
         await _hang_up_lead(context, now, again=job.cancel_requested)
     return now

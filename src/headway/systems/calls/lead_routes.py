@@ -337,7 +337,7 @@ async def delete(
         message = f"the lead is {status}"
         hint = "add ?hangup=true to end its call" if status is LeadStatus.PROCESSING else ""
         raise InvalidState(message, hint=hint)
-    now = await cancel_lead(context, job, caller.name)
+    now = await cancel_lead(context, job, caller.name, hangup=params.hangup)
     ended = status_of(now) is LeadStatus.FINISHED
     shown = {"id": now.id, "status": status_of(now), "outcome": outcome_of(now)}
     return answer(shown, 200 if ended else 202)

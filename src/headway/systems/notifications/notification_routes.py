@@ -11,7 +11,7 @@ from headway.contract.operate import Verb
 from headway.contract.views import JobQuery, JobView
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidState, UnknownRecord
-from headway.core.state import FINAL, State
+from headway.core.state import FINAL, QUEUED, State
 from headway.server.access import Reader, Sender
 from headway.server.caller import Caller
 from headway.server.paging import PageQuery
@@ -139,7 +139,9 @@ async def cancel(id: Which, context: TheContext, caller: Sender) -> Response:
     _check_waits(await _visible(context, caller, id))
     if context.calendar is not None:
         await context.calendar.fetch([id])
-    await act(context.store, Verb.CANCEL, id, author=caller.name)
+    # Not one that has been sent since: it may have to go on with another channel.
+    states = (*QUEUED, State.RUNNING)
+    await act(context.store, Verb.CANCEL, id, author=caller.name, states=states)
     job = await _visible(context, caller, id)
     status, _ = status_of(job)
     if status is Status.CANCELLED:
