@@ -157,7 +157,8 @@ class LaneClaim:
                 self.again = self.fruitful = True
                 break
         self.fruitful = self.fruitful or bool(started)
-        self._save_fairness()
+        if self.fairness and self.fairness.changed:
+            self.fairness.raise_level()
         return started
 
     @property
@@ -468,17 +469,16 @@ class LaneClaim:
             # Jobs parked there waited for the reservation to end.
             feed_gate(self.cache, gate)
 
-    def _save_fairness(self) -> None:
+    def save_fairness(self) -> None:
+        """Write the starts of tenants, once the claim is over."""
         fairness = self.fairness
         if fairness is None or not fairness.changed or self.lane_row is None:
             return
-        fairness.raise_level()
         if fairness.level > self.lane_row.level:
             self.lane_row.level = fairness.level
             self.ledger.lanes.save(self.lane_row)
         starts = {tenant: fairness.starts[tenant] for tenant in sorted(fairness.changed)}
         self.ledger.lanes.save_tenant_starts(self.lane, starts)
-        fairness.changed.clear()
 
 
 def _uses_in_turn(

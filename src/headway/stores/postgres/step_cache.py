@@ -28,6 +28,7 @@ class StepCache:
         queues: flows at gates whose first parked job was read; see `FIRST_PARKED`.
         heads: rows of the first waiting jobs of flows, with the number that was requested.
         wanted: number of requested heads, by flow.
+        heads_read: number of queries for heads besides those of the prefetch.
         lanes_asked: flows with waiting jobs, by lane, preceding flow and limit; None until read.
         gone: seqs of jobs that no longer wait.
         new_marks: new low-water marks and number of started jobs, by flow.
@@ -54,6 +55,7 @@ class StepCache:
         self.queues: dict[str, None] = {}
         self.heads: dict[int, tuple[int, Rows]] = {}
         self.wanted: dict[int, int] = {}
+        self.heads_read = 0
         self.found: list[int] = []
         self.lanes_asked: dict[tuple[str, int, int], Rows | None] = {}
         self.gone: set[int] = set()

@@ -183,6 +183,10 @@ class _ClaimRun:
         if len(self.lanes) > 1 and self.request.order == "weighted":
             for lane, _ in shares:
                 self._take(lane, self.request.n - len(self.jobs))
+        for one in self.lanes.values():
+            if one.fairness:
+                # Not before: other lanes would have to read theirs again.
+                one.save_fairness()
         self.cache.save()
 
     def _shares(self) -> Sequence[tuple[str, int]]:

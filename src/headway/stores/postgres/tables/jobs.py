@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
@@ -32,6 +32,8 @@ from headway.stores.sql.statement import Row, Rows, Select
 
 TOGETHER = 256
 """Number of flows whose heads are read together."""
+FEW_HEADS = 16
+"""Most heads that are read of a flow of another lane."""
 _LISTS = {"uuid": Ids, "bigint": Numbers, "boolean": Flags, "text": Texts, "bytea": Blobs}
 _decode_run = decoder(RunRow)
 _STATE, _DUE = attrgetter("state"), attrgetter("due_at")
@@ -61,10 +63,13 @@ class PostgresJobs(SqlJobs[Session]):
         gone, asked = session.cache.gone, session.cache.lanes_asked
         gone.update(seqs)
         session.cache.parked.leave(seqs)
-        for flow, (_, rows) in list(session.cache.heads.items()):
+        for flow, (most, rows) in session.cache.heads.items():
             left = [row for row in rows if row[2] in gone]
             if not left:
                 continue
+            # What was read of this flow and of others stays: a claim starts jobs in many.
+            rest = [row for row in rows if row[2] not in gone]
+            session.cache.heads[flow] = (most if len(rows) < most else len(rest), rest)
             floors: dict[int, tuple[int, int]] = {}
             for row in rows:
                 # Up to the first job that stays, or the last of all.
@@ -73,8 +78,6 @@ class PostgresJobs(SqlJobs[Session]):
                     break
             started = session.cache.new_marks.get(flow, ({}, 0))[1] + len(left)
             session.cache.new_marks[flow] = (floors, started)
-            # What was read of other flows and lanes stays: a claim may start jobs in many.
-            del session.cache.heads[flow]
             lane = session.flows.value(flow).lane
             asked.update((one, None) for one in asked if one[0] == lane)
 
@@ -216,7 +219,14 @@ class PostgresJobs(SqlJobs[Session]):
             place = session.cache.found.index(flow) + 1
             others = session.cache.found[place : place + TOGETHER - 1]
             flows += [one for one in others if one not in session.cache.heads]
-        read = heads_read(session, dict.fromkeys(flows, limit))
+        wanted = dict.fromkeys(flows, limit)
+        # If lanes must be read one after another, twice as many flows of the next each time.
+        listed = chain.from_iterable(rows for rows in session.cache.lanes_asked.values() if rows)
+        others = (one for (one,) in listed if one not in session.cache.heads and one not in wanted)
+        more = min(2**session.cache.heads_read, TOGETHER) - 1
+        wanted.update(dict.fromkeys(islice(others, more), min(limit, FEW_HEADS)))
+        session.cache.heads_read += 1
+        read = heads_read(session, wanted)
         take_heads(session, read, session.fetch(sql.HEADS, read.bound))
 
     def start_plain(self, seqs: Sequence[int], worker: str, request: int) -> None:
