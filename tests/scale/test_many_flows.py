@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway import Slots
-from headway.contract.definitions import SetGate
+from headway.contract.definitions import CloseGate, SetGate
 from headway.stores.ledger.lane_claim import MANY_FLOWS
 from headway.stores.sqlite.tables.job_statements import HEADS
 from headway.testing.jobs import use_of
@@ -54,6 +54,21 @@ async def test_everything_startable_among_many_flows_starts_behind_the_rest(
         await c.finish(started)
         assert len(await c.take(400)) == 12 - 1 + 1
         assert not await c.audit()
+
+
+async def test_one_of_many_flows_parks_its_jobs_in_few_rounds(path: Path) -> None:
+    async with large_store(path) as c:
+        phone = Slots("phone:{phone}", 1)
+        await c.declare(phone)
+        await c.define(CloseGate(name="phone:busy"))
+        await c.add(300, [use_of(phone, phone="busy")], kind="kind-0")
+        for n in range(1, FLOWS):
+            await c.add(DEEP, [use_of(phone, phone=f"{n}")], kind=f"kind-{n}")
+        with c.meter.reading() as read:
+            await c.take(1)
+        assert (await c.counts())["parked"] >= 250
+        # Each round reads four times as many heads of this flow, of the others a few more.
+        assert read.statements[HEADS] <= 5 * FLOWS
 
 
 @pytest.mark.parametrize("n", [10, 200])

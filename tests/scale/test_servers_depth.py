@@ -10,11 +10,14 @@ import psycopg
 import pytest
 
 from headway.contract.claims import ClaimRequest
+from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest
 from headway.contract.outcomes import SettleRequest, Succeeded
 from headway.contract.store import Store
-from headway.contract.views import FlowsQuery
+from headway.contract.views import FlowsQuery, StatsQuery
+from headway.core.gates.slots import Slots
 from headway.core.job import NewJob, derived_id
 from headway.stores import open_store
+from headway.testing.jobs import use_of
 from tests.redis.admin import admin, new_url
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 from tests.servers.redis import GivenRedis, RedisServer
@@ -25,6 +28,7 @@ MANY = [
     pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
 ]
 AT_ONCE = 20
+PARKED, FLOWS = 300, 60
 LANE = "calls"
 _TURNS = count(1)
 _NUMBERS = count(1)
@@ -160,3 +164,37 @@ async def test_claims_on_redis_call_no_more_commands_beside_many_jobs(
     # Counts are aggregated and folded occasionally, and jobs are stored in buckets that fill up.
     assert sum(beside.values()) <= 1.1 * sum(few.values()) + 20
     assert sum(flow_reads.values()) <= 1.1 * sum(few_flow_reads.values()) + 20
+
+
+async def test_one_of_many_flows_parks_its_jobs_in_few_rounds_on_redis(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    store = open_store(new_url(redis_server.url))
+    phone = Slots("phone:{phone}", 1)
+    items = (DeclareGate(spec=phone), CloseGate(name="phone:busy"))
+    await store.define(DefineRequest(items=items, author="test"))
+    numbers = [0] * PARKED + [*range(1, FLOWS)] * 20
+    jobs = [
+        NewJob(
+            id=derived_id("parked", n),
+            kind="dial",
+            lane=LANE,
+            tenant=f"t{number}",
+            gates=(use_of(phone, phone=str(number or "busy")),),
+        )
+        for n, number in enumerate(numbers)
+    ]
+    for begin in range(0, len(jobs), 1_000):
+        await store.enqueue(jobs[begin : begin + 1_000])
+    with admin(redis_server.url) as other:
+        before = other.info("commandstats")
+        claim = ClaimRequest(worker="w", request=1, lanes=((LANE, 1),), n=1, free=1)
+        assert len((await store.claim(claim)).jobs) == 1
+        after = other.info("commandstats")
+    assert (await store.read(StatsQuery())).counts["parked"] == PARKED
+    await store.close()
+    calls = {
+        name: one["calls"] - before.get(name, {"calls": 0})["calls"] for name, one in after.items()
+    }
+    # Each round reads four times as many heads of this flow, of the others a few more.
+    assert sum(calls.values()) <= 900, calls

@@ -310,6 +310,20 @@ async def test_claim_that_parks_reads_more_heads_each_round(here: Site, n: int, 
     assert (await here.store.read(StatsQuery())).counts["parked"] == n
 
 
+async def test_one_of_many_flows_parks_its_jobs_in_few_rounds(here: Site) -> None:
+    await here.add([here.new(here.use(LOCK), tenant="others")])
+    busy = here.use(LOCK)
+    await here.store.define(DefineRequest(items=(CloseGate(name=busy.name),), author="test"))
+    await here.add([here.new(busy, tenant="busy") for _ in range(300)])
+    await here.add([here.new(here.use(LOCK), tenant=f"t{n % 40}") for n in range(400)])
+
+    async def claim() -> None:
+        await here.worker.ask(10, LANE)
+
+    assert await trips(claim) <= 25
+    assert (await here.store.read(StatsQuery())).counts["parked"] == 300
+
+
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("own", [True, False], ids=["a lock each", "one lock"])
 async def test_jobs_that_wait_for_their_other_gate_are_parked_there_together(

@@ -35,7 +35,7 @@ MANY_FLOWS = 8
 FIRST_HEADS = 2
 """Heads of each flow in the first round; each further round reads at least twice as many."""
 GROWTH = 4
-"""After a round that parked jobs, the next reads this many times as many heads in total."""
+"""After a round that parked jobs of a flow, the next reads this many times as many heads of it."""
 LEAST_KEYED = 32
 """Heads among many flows whose keyed gates are read first."""
 CANDIDATES, MORE_CANDIDATES = 500, 4
@@ -82,6 +82,7 @@ class LaneClaim:
         last_page: whether these flows are the last of the round.
         again: whether another claim could start more.
         rounds: how many times heads were read.
+        parked_last: how many jobs of each flow the last round parked.
         most_parked: after about this many parked jobs, the claim stops in this lane.
         opens_at: when the first of the shut flows opens by itself; None if that is not known.
         has_implicit: whether an implicit gate of the flows is known to the store: most have no row,
@@ -115,7 +116,8 @@ class LaneClaim:
         self.last_page = True
         self.again = False
         self.rounds = 0
-        self.parked = self.parked_last = 0
+        self.parked = 0
+        self.parked_last: Counter[int] = Counter()
         self.most_parked = max(LEAST_PARKS, PARKS // len(request.lanes))
         self.opens_at: int | None = None
         self.lane_row = row
@@ -149,8 +151,8 @@ class LaneClaim:
             for start in decision.starts:
                 started.append((start, by_flow[start.flow]))
                 free -= start.gated
-            self.parked_last = len(decision.parks)
-            self.parked += self.parked_last + len(decision.moved)
+            self.parked_last = Counter(park.flow for park in decision.parks)
+            self.parked += len(decision.parks) + len(decision.moved)
             if not decision.again:
                 break
             if self.parked >= self.most_parked:
@@ -199,10 +201,6 @@ class LaneClaim:
         self.ledger.read_ahead(ReadAhead(heads=self.flows or ()))
         least, most = heads_of_each(n, len(flows), self.rounds)
         self.rounds += 1
-        # If all keys are taken, few jobs can start, however many heads a round reads. The number of
-        # rounds must not grow with the number of parked jobs.
-        deep = min(GROWTH * self.parked_last, self.most_parked - self.parked) // len(flows)
-        least, most = max(least, deep), max(most, deep)
         views = self._open_flows(flows, free)
         if len(views) > MANY_FLOWS:
             self._leave_unread(views, n, free)
@@ -210,7 +208,8 @@ class LaneClaim:
             if view.unread:
                 continue
             closed = view.shared and any(not gate.fits(amount) for gate, amount in view.shared)
-            limit = 1 if closed else _heads_for(view.shared, least, most)
+            deep = self._heads_to_park(view.flow)
+            limit = 1 if closed else _heads_for(view.shared, max(least, deep), max(most, deep))
             view.heads = self.ledger.jobs.heads(view.flow, limit)
             view.more = len(view.heads) == limit
             if not view.heads:
@@ -221,6 +220,19 @@ class LaneClaim:
             self._stop_at_expired(views)
         self._prefetch_keyed(views)
         return views
+
+    def _heads_to_park(self, flow: int) -> int:
+        """Return how many heads to read of a flow whose heads the last round parked.
+
+        If all its keys are taken, few of its jobs can start, however many heads a round reads. The
+        number of rounds must not grow with the number of jobs that one of many flows parks.
+        """
+        parked = self.parked_last[flow]
+        if not parked:
+            return 0
+        all_parked = self.parked_last.total()
+        deep = min(GROWTH * all_parked, self.most_parked - self.parked)
+        return deep * parked // all_parked
 
     def _open_flows(self, flows: Sequence[int], free: int) -> list[FlowView]:
         """Return the flows that their shared gates let start, or that may reserve permits."""

@@ -23,7 +23,8 @@ function LaneClaim.new(cache, request, lane, after, expiring)
     fruitful = fruitful,
     rounds = 0,
     parked = 0,
-    parked_last = 0,
+    -- How many jobs of each flow the last round parked, and of all flows.
+    parked_last = { all = 0 },
     most_parked = math.max(LaneLimits.LEAST_PARKS, math.floor(LaneLimits.PARKS / #request.lanes)),
     last = true,
     again = false,
@@ -214,8 +215,11 @@ function LaneClaim.take(work, n, free)
       break
     end
     free = free - count_gated(decision.starts)
-    work.parked_last = #decision.parks
-    work.parked = work.parked + work.parked_last + #decision.moved
+    work.parked_last = { all = #decision.parks }
+    for _, park in ipairs(decision.parks) do
+      work.parked_last[park.flow] = (work.parked_last[park.flow] or 0) + 1
+    end
+    work.parked = work.parked + #decision.parks + #decision.moved
     if not decision.again then
       break
     end

@@ -390,6 +390,17 @@ local function stop_at_expired(views)
   end
 end
 
+-- Return how many heads to read of a flow whose heads the last round parked: if all its keys are
+-- taken, few of its jobs can start, however many heads a round reads.
+local function heads_to_park(work, flow)
+  local parked = work.parked_last[flow]
+  if parked == nil then
+    return 0
+  end
+  local left = math.min(LaneLimits.GROWTH * work.parked_last.all, work.most_parked - work.parked)
+  return math.floor(left * parked / work.parked_last.all)
+end
+
 -- Return the views of the flows that can run now, with `free` handlers for gated jobs.
 function LaneFlows.views(work, n, free)
   local flows, views = LaneFlows.open(work), {}
@@ -407,14 +418,12 @@ function LaneFlows.views(work, n, free)
   if #flows == 1 then
     most = n + 1
   end
-  -- If all keys are taken, few jobs can start, however many heads a round reads.
-  local deep = math.min(LaneLimits.GROWTH * work.parked_last, work.most_parked - work.parked)
-  deep = math.floor(deep / #flows)
-  least, most = math.max(least, deep), math.max(most, deep)
   work.unread = work.rounds == 1 and least * #flows > UNREAD * n
   local known = {}
   for _, flow in ipairs(flows) do
-    local view = not skip_if_full(work, flow, known) and view_if_open(work, flow, most, least, free)
+    local deep = heads_to_park(work, flow)
+    local view = not skip_if_full(work, flow, known)
+      and view_if_open(work, flow, math.max(most, deep), math.max(least, deep), free)
     if view then
       views[#views + 1] = view
     end
