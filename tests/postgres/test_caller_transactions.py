@@ -254,6 +254,20 @@ def test_savepoint_of_a_session_includes_the_job(
 
 
 @pytest.mark.parametrize("keep", [True, False])
+def test_end_of_a_savepoint_announces_nothing_yet(
+    inserts: CallerInserts, sessions: sessionmaker[Session], caller_url: str, keep: bool
+):
+    with sessions.begin() as session:
+        inserts.enqueue(session, [job(1)])
+        with session.begin_nested() as nested:
+            session.execute(text("INSERT INTO sent VALUES ('mine')"))
+            nested.commit() if keep else nested.rollback()
+        assert inserts.woken == []
+    assert there(caller_url) == 1 + keep
+    assert len(inserts.woken) == 1
+
+
+@pytest.mark.parametrize("keep", [True, False])
 def test_sqlalchemy_connection_knows_that_a_transaction_has_started(
     inserts: CallerInserts, sessions: sessionmaker[Session], caller_url: str, keep: bool
 ):

@@ -412,6 +412,21 @@ async def test_commit_of_a_session_wakes_waiters_elsewhere(
         await asyncio.wait_for(waiting, LIMIT)
 
 
+async def test_conflict_in_the_callers_snapshot_is_reported_at_once(app: hw.App, database: str):
+    await app.declare()
+    with psycopg.connect(database) as db, psycopg.connect(database, autocommit=True) as other:
+        db.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        db.execute("SELECT count(*) FROM lead")
+        app.send("call", phone="+1", key="one", connection=other)
+        with pytest.raises(StoreUnavailable, match="the caller's transaction") as refused:
+            app.send("call", phone="+1", key="one", connection=db)
+        assert isinstance(refused.value.__cause__, psycopg.errors.SerializationFailure)
+        assert "from its beginning" in refused.value.hint
+        db.rollback()
+        assert not app.send("call", phone="+1", key="one", connection=db).created
+        db.commit()
+
+
 async def test_store_that_shares_no_database_says_so(database: str):
     app = hw.App("memory://")
 

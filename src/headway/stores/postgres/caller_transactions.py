@@ -141,15 +141,21 @@ def after_commit(given: object) -> AfterCommit | None:
     return pending.append
 
 
-def _committed(pending: list[Callable[[], None]], _session: object) -> None:
+# SQLAlchemy also reports the ends of savepoints.
+
+
+def _committed(pending: list[Callable[[], None]], session: Any) -> None:  # noqa: ANN401
+    if session.in_nested_transaction():
+        return
     calls = pending[:]
     pending.clear()
     for call in calls:
         call()
 
 
-def _rolled_back(pending: list[Callable[[], None]], _session: object) -> None:
-    pending.clear()
+def _rolled_back(pending: list[Callable[[], None]], session: Any) -> None:  # noqa: ANN401
+    if not session.in_nested_transaction():
+        pending.clear()
 
 
 def check_usable(connection: Driver) -> None:

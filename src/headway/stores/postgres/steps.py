@@ -7,7 +7,12 @@ from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import psycopg
-from psycopg.errors import DivisionByZero, LockNotAvailable, UniqueViolation
+from psycopg.errors import (
+    DivisionByZero,
+    LockNotAvailable,
+    SerializationFailure,
+    UniqueViolation,
+)
 
 from headway.core.errors import StoreUnavailable
 from headway.stores.ledger.ledger import ReadAhead
@@ -166,6 +171,11 @@ class Steps:
             done = session.commit()
         except psycopg.Error as error:
             self._give_up(error)
+            if mode is Mode.CALLER and isinstance(error, SerializationFailure):
+                # In the snapshot of the caller's transaction a repeat would fail again.
+                message = "the caller's transaction conflicted with another one"
+                hint = "roll it back and repeat it from its beginning; nothing was sent"
+                raise StoreUnavailable(message, hint=hint) from error
             overtaken = isinstance(error, UniqueViolation | DivisionByZero)
             if overtaken or is_transient(error):
                 if mode is Mode.BLIND:
