@@ -33,6 +33,7 @@ kinds: dict[str, hw.Kind] = {"double": double, "letter": letter}
 async def use(job: hw.Job, kind: hw.Kind) -> int:
     sent = await app.send_async(double, n=1)
     app.send(kinds["letter"], to=sent.id)
+    app.jobs(kind=letter, states=("dead", hw.State.CANCELLED))
     app.timetable("daily", letter, schedule=hw.Cron("0 3 * * *"), args={"to": "a"})
     text: str = letter("a", copies=2)
     return await double(job, len(text)) + kind("anything")

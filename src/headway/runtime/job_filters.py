@@ -31,7 +31,7 @@ class JobFilters(TypedDict, total=False):
     lane: str
     tenant: str
     kind: str | Kind[..., Any]
-    states: tuple[State, ...]
+    states: tuple[str, ...]
     key: str
     subject: str
     newest: bool
