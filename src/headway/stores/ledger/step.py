@@ -226,7 +226,7 @@ class Step:
             self.close_gate(closing.gate, until, author, closing.reason)
 
     def close_gate(self, gate: str, until: int, author: str, reason: str) -> None:
-        """Close a gate until a given time; a later end of its current closing is kept.
+        """Close a gate until a given time, unless its current closing ends no sooner.
 
         Raises:
             UnknownGate: the gate is not declared; the step must be rolled back.
@@ -235,9 +235,10 @@ class Step:
         if row is None:
             template, pool = self.cache.place_of(gate)
             row = self.cache.change(gate, template, pool)
+        elif (row.closed_until or 0) >= until:
+            return
         row = self.cache.change(gate, row.template, row.pool)
-        row.closed_until = max(row.closed_until or 0, until)
-        row.closed_by, row.closed_reason = author, reason
+        row.closed_until, row.closed_by, row.closed_reason = until, author, reason
         self.cache.forget_view(gate)
         if until < FOREVER:
             # Jobs may be parked there by then, so a timer must process its opening.

@@ -132,7 +132,9 @@ class ClosingGroup(ConformanceGroup):
         await rig.worker.report(Succeeded(run.id, run.run, close=(closing,)))
         await rig.pass_time(1_000)
         assert await rig.worker.take() == []
-        assert (await rig.gate("line")).closed_until == before
+        gate = await rig.gate("line")
+        assert gate.closed_until == before
+        assert (gate.closed_by, gate.closed_reason) == (AUTHOR, REASON)
 
     async def test_closing_an_unknown_gate_is_refused(self, rig: Rig) -> None:
         with pytest.raises(UnknownGate):

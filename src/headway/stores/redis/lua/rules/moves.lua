@@ -97,17 +97,18 @@ function Moves.close(self, closings, author)
   end
 end
 
--- Close a gate until a given time; a later end of its current closing is kept.
+-- Close a gate until a given time, unless its current closing ends no sooner.
 function Moves.close_gate(self, gate, until_, author, reason)
   local row = GateCache.find(self.cache, gate)
   if row == nil then
     local found = GateCache.place_of(self.cache, gate)
     local template, pool = found.template, found.pool
     row = GateCache.change(self.cache, gate, template, pool)
+  elseif (row.closed_until or 0) >= until_ then
+    return
   end
   row = GateCache.change(self.cache, gate, row.template, row.pool)
-  row.closed_until = math.max(row.closed_until or 0, until_)
-  row.closed_by, row.closed_reason = author, reason
+  row.closed_until, row.closed_by, row.closed_reason = until_, author, reason
   CachedGates.forget_view(self.cache, gate)
   if until_ < FOREVER then
     -- Jobs may be parked there by then, so a timer must process its opening.
