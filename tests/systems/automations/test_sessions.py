@@ -7,15 +7,18 @@ import fcntl
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from headway.runtime.timing import REAL
-from headway.systems.automations.session import End
+from headway.systems.automations.session import MARK, SUPERVISOR, End, kill_marked
 from headway.systems.automations.supervisor.run_log import LONGEST_LINE, Log
 from tests.systems.automations.sessions_rig import (
     JOB,
+    LIMIT_S,
     automation,
     commit,
     git,
@@ -209,6 +212,34 @@ async def test_processes_left_running_by_a_command_end_with_it(tmp_path, reposit
     assert not lives(left)
 
 
+async def test_dead_orphans_of_a_running_command_are_reaped(tmp_path, repository):
+    """They count as processes, so a long session would end at the limit of processes."""
+    dead = 'grep -l "^State:.Z" /proc/[0-9]*/status 2> /dev/null | xargs -r grep -h PPid'
+    command = f"""
+        (true &); (true &)
+        while {dead} | grep -qw $PPID; do sleep 0.1; done
+        """
+    one = play(tmp_path, automation(repository, command, timeout="30s"))
+    assert str(await one.end()) == "status 0"
+
+
+def test_dead_children_are_reaped_with_one_search_for_others():
+    program = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import processes
+for _ in range(5):
+    if not (pid := os.fork()):
+        os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+searches, processes.descendants = [], lambda root: searches.append(root) or []
+processes.kill_all()
+print(len(searches))
+"""
+    words = [sys.executable, "-I", "-S", "-c", program, str(SUPERVISOR)]
+    assert subprocess.check_output(words, text=True, timeout=LIMIT_S) == "1\n"
+
+
 async def test_killed_supervisor_leaves_no_process(tmp_path, repository):
     folder = tmp_path / "pids"
     folder.mkdir()
@@ -220,6 +251,23 @@ async def test_killed_supervisor_leaves_no_process(tmp_path, repository):
     os.kill(one.session._process.pid, signal.SIGKILL)
     assert await running == End(reason="killed")
     await until(lambda: not any(map(lives, found)))
+
+
+def test_process_that_a_killed_one_started_just_before_is_killed_too(monkeypatch):
+    env = {**os.environ, MARK: f"cron:one:{uuid4()}"}
+    sleeping = [subprocess.Popen(["sleep", "1000"], env=env)]
+    kill = os.kill
+
+    def fork_and_kill(pid: int, number: int) -> None:
+        if len(sleeping) == 1:
+            sleeping.append(subprocess.Popen(["sleep", "1000"], env=env))
+        kill(pid, number)
+
+    monkeypatch.setattr(os, "kill", fork_and_kill)
+    kill_marked(env[MARK], None)
+    for one in sleeping:
+        one.terminate()
+    assert [one.wait() for one in sleeping] == [-signal.SIGKILL, -signal.SIGKILL]
 
 
 async def test_frozen_supervisor_is_killed_when_the_lease_is_lost(tmp_path, repository):

@@ -33,6 +33,8 @@ LOGS_KEPT = 100
 END_REPORT_S = 1.0
 """Time for a supervisor to report the end of a session that lost its lease."""
 MARK = "HEADWAY_SESSION_ID"
+KILL_PASSES = 100
+"""Most searches for processes that others started just before they were killed."""
 ASIDE_KEPT = 10
 """Broken mirrors, broken worktrees and worktrees of failed sessions kept, the newest of each."""
 MIRROR_KEPT_S = 90 * 86_400
@@ -258,11 +260,21 @@ def kill_marked(session: str, group: int | None) -> None:
     if group is not None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
-    mark = f"{MARK}={session}".encode()
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if mark in entry.read_bytes().split(b"\0"):
-                os.kill(int(entry.parent.name), signal.SIGKILL)
+    mark, killed = f"{MARK}={session}".encode(), set[Path]()
+    for _ in range(KILL_PASSES):
+        found = {one for one in Path("/proc").glob("[0-9]*/environ") if _contains(one, mark)}
+        if found <= killed:
+            return
+        for one in found - killed:
+            with suppress(OSError):
+                os.kill(int(one.parent.name), signal.SIGKILL)
+        killed |= found
+
+
+def _contains(environ: Path, mark: bytes) -> bool:
+    with suppress(OSError):
+        return mark in environ.read_bytes().split(b"\0")
+    return False
 
 
 def _environment(more: tuple[str, ...]) -> dict[str, str]:

@@ -102,6 +102,7 @@ class SessionProcesses:
             while child.poll() is None:
                 if not self.wait(output, 60.0, into):
                     output = None
+                reap_others(child.pid)
             # Do not wait for the end of the output: a grandchild may keep the pipe open.
             self._read_output(read, into)
         except SessionEnded as ending:
@@ -233,10 +234,24 @@ def kill_all() -> None:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         try:
-            # Reap only one: a killed process may have started others just before.
+            # Wait for one only: a killed process may have started others just before.
             os.waitpid(-1, 0)
+            reap_others(0)
         except ChildProcessError:
             return
+
+
+def reap_others(child: int) -> None:
+    """Reap dead children of this process, up to one that another caller waits for.
+
+    These are descendants whose parents have exited. Until they are reaped they count as processes.
+
+    Raises:
+        ChildProcessError: there are no more children.
+    """
+    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    while (dead := os.waitid(os.P_ALL, 0, flags)) and dead.si_pid != child:
+        os.waitpid(dead.si_pid, 0)
 
 
 def descendants(root: int) -> list[int]:
