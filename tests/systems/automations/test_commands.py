@@ -170,6 +170,21 @@ def test_sessions_continue_behind_a_returned_dispatch(
 
 
 @pytest.mark.slow
+def test_session_continues_behind_a_killed_dispatch(
+    headway: Headway, folder: Path, repository: Path
+) -> None:
+    write(folder, entry("one", repository, "cat hello.txt", schedule="at 09:00"))
+    headway("automations", "dispatch")
+    headway("automations", "run", "one")
+    read, started = os.pipe()
+    os.close(read)
+    line = ["-m", "headway", "automations", "dispatch", f"--detached={started}"]
+    keeper = subprocess.run([sys.executable, *line], cwd=folder, pass_fds=[started], check=False)
+    os.close(started)
+    (one,) = headway("automations", "list", "--json").document["automations"]
+    assert (keeper.returncode, one["status"]) == (0, "succeeded")
+
+
 def test_each_session_of_a_dispatch_has_its_own_keeper(
     headway: Headway, folder: Path, repository: Path
 ) -> None:

@@ -447,7 +447,9 @@ async def _work(
     while not working.done() and not has_enough() and await remaining_work(opened.store):
         await REAL.pause(0.1)
     if started is not None:
-        os.write(started, worker.id.encode())
+        with suppress(BrokenPipeError):
+            # The dispatch may have been killed; its sessions continue.
+            os.write(started, worker.id.encode())
         os.close(started)
     worker.stop()
     await working
@@ -492,7 +494,7 @@ def _in_background(session: CommandSession, dispatcher: Dispatcher) -> str:
     said = ""
     with suppress(OSError):
         said = errors.read_text(encoding="utf-8").strip()
-    message = f"nothing was dispatched: {said[-500:]}"
+    message = f"nothing was dispatched: {said[-500:] or 'the session was killed as it started'}"
     raise InvalidValue(message)
 
 
