@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.runtime.timing import REAL
 from tests.cli.conftest import Headway
 
 APP = """
@@ -38,6 +39,16 @@ def test_job_without_an_app_is_plain(headway: Headway):
     assert 0 < job["due_at"] - job["created_at"] <= 1_200_000
     assert job["expires_at"] == job["due_at"] + 3_600_000
     assert job["gates"] == []
+
+
+def test_expiry_of_a_kinds_job_counts_from_the_stores_time(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(type(REAL), "wall_at", lambda _: 0)
+    ran = headway("send", "call", "phone=+15550100", "--app", "send_calls.py", "--expires", "1h")
+    job = headway("job", ran.out.strip(), "--json").document
+    assert job["state"] == "waiting"
+    assert 0 <= job["created_at"] + 3_600_000 - job["expires_at"] < 600_000
 
 
 def test_job_with_an_app_follows_its_kind(headway: Headway):

@@ -16,6 +16,8 @@ from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateSpec
 from headway.core.job import KEEP_MS, MAX_ARGS
+from headway.stores.memory import MemoryStore
+from headway.testing.clock import FakeClock
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
 
@@ -336,6 +338,22 @@ async def with_app() -> AsyncIterator[Rig]:
     async with serving(app=app) as one:
         yield one
     await app.close_async()
+
+
+async def test_expiry_of_a_kinds_job_counts_from_the_stores_time():
+    """Whatever the clock of the server's machine shows."""
+    clock = FakeClock()
+    app = hw.App(store=MemoryStore(clock))
+
+    @app.job(expires="10m")
+    async def remind() -> None: ...
+
+    async with serving(app=app) as rig:
+        sent = [await rig.send(kind="remind"), await rig.send(kind="remind", expires="1m")]
+        jobs = [await rig.ask(Role.VIEWER, f"/v1/jobs/{id}") for id in sent]
+    await app.close_async()
+    assert [job["expires_at"] - clock() for job in jobs] == [600_000, 60_000]
+    assert {(job["state"], job["due_at"]) for job in jobs} == {("waiting", clock())}
 
 
 async def test_kind_declared_by_the_app_makes_its_own_jobs(with_app: Rig):

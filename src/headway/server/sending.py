@@ -180,10 +180,16 @@ async def make_jobs(
 
 async def _now(service: Service, bodies: Sequence[JobBody]) -> int:
     """Return the store's time if a delay requires it, otherwise 0."""
+    kinds = {} if service.app is None else service.app.kinds
     counts = (
-        one.expires is not None or (one.due is not None and one.due.at is None) for one in bodies
+        _expires(one, kinds.get(one.kind)) or (one.due is not None and one.due.at is None)
+        for one in bodies
     )
     return await service.now() if any(counts) else 0
+
+
+def _expires(body: JobBody, kind: Kind | None) -> bool:
+    return body.expires is not None or (kind is not None and kind.options.expires_ms is not None)
 
 
 class _JobFactory:
@@ -225,8 +231,10 @@ class _JobFactory:
         tenant = body.tenant
         if tenant is None and not kind.options.tenant:
             tenant = self._caller.tenant(None)
+        # Without a due time the kind would count the expiry from this machine's clock.
+        from_at = self._now if due_at is None and _expires(body, kind) else due_at
         chosen: dict[str, Any] = {
-            "due": None if due_at is None else format_instant(due_at),
+            "due": None if from_at is None else format_instant(from_at),
             "priority": body.priority,
             "lane": body.lane,
             "tenant": tenant,
@@ -237,6 +245,8 @@ class _JobFactory:
             "candidates": body.candidates,
         }
         job = kind.make(**chosen, **body.args)
+        if from_at != due_at:
+            job = job.changed(due_at=due_at)
         own = next((name for name in POLICY_FIELDS if getattr(body, name) is not None), None)
         if own is not None and not _are_equal(job, self._plain(body, id, due_at)):
             message = f"{kind.name}: {own!r} is defined by the kind itself"

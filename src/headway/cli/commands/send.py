@@ -78,13 +78,19 @@ class SentJobs(NamedTuple):
 
 
 def kind_job(
-    app: App, kind: str, texts: Mapping[str, str], options: SendOptions, due_at: int | None
+    app: App,
+    kind: str,
+    texts: Mapping[str, str],
+    options: SendOptions,
+    due_at: int | None,
+    now: int,
 ) -> NewJob:
     """Return a job of an App's kind, with its gates and policy.
 
     Args:
         texts: The arguments as they were written, by name.
         due_at: ms UTC; None for now.
+        now: the store's time, from which an expiry counts then.
 
     Raises:
         InvalidArguments: an argument has the name of an option, or the handler refuses it.
@@ -97,7 +103,7 @@ def kind_job(
     arguments = next(iter(declared.handlers.values())).arguments
     values: dict[str, Any] = arguments.from_texts(texts, read_values(texts))
     chosen: dict[str, Any] = {
-        "due": None if due_at is None else format_instant(due_at),
+        "due": format_instant(now if due_at is None else due_at),
         "lane": options.lane,
         "priority": options.priority,
         "tenant": options.tenant,
@@ -106,7 +112,7 @@ def kind_job(
         "expires": options.expires,
     }
     try:
-        return declared.make(**chosen, **values)
+        return declared.make(**chosen, **values).changed(due_at=due_at)
     except InvalidArguments as error:
         hint = error.hint or _quoting(texts)
         raise InvalidArguments(error.message, hint=hint) from None
@@ -267,7 +273,7 @@ def send(
 
         def make() -> NewJob:
             if opened is not None:
-                return kind_job(opened, kind, texts, options, due_at)
+                return kind_job(opened, kind, texts, options, due_at, now)
             return plain_job(kind, texts, options, due_at, now)
 
         return await send_jobs(store, make, count, meter)
