@@ -23,7 +23,7 @@ from headway.app import App
 from headway.contract.claims import ClaimRequest
 from headway.contract.definitions import DeclareEntry, DefineRequest
 from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
-from headway.contract.outcomes import Failed, SettleRequest
+from headway.contract.outcomes import Failed, HandedOver, SettleRequest
 from headway.contract.views import (
     EntryView,
     JobQuery,
@@ -855,6 +855,22 @@ async def test_failed_session_is_retried_only_if_the_entry_says_so(tmp_path, rep
         await one.ended("twice", "failed")
         assert (tmp_path / "tries").read_text() == "x\nx\n"
         assert (await one.get("/dispatcher/metrics"))["totalErrors"] == 3
+
+
+@pytest.mark.parametrize(("retries", "state"), [(0, State.DEAD), (1, State.SCHEDULED)])
+async def test_session_of_a_killed_service_is_retried_if_the_entry_says_so(
+    servers, repository, retries, state
+):
+    servers.write(entry("a", repository, retries=retries))
+    await servers.first.sync(servers.store)
+    claim = ClaimRequest(worker="w", request=1, lanes=(("automations", 1),))
+    (claimed,) = (await servers.store.claim(claim)).jobs
+    handed = HandedOver(claimed.id, claimed.run, key="k", timeout_ms=60_000)
+    await servers.store.settle(SettleRequest(worker="w", outcomes=(handed,)))
+    servers.clock.advance(60_000)
+    await servers.store.sweep(10)
+    found = await servers.store.read(JobQuery(id=claimed.id))
+    assert (found.state, found.reason) == (state, "deadline")
 
 
 async def test_session_that_would_fail_again_is_not_retried(tmp_path):

@@ -176,6 +176,7 @@ class Dispatcher:
             subject="{repository}",
             retry=Backoff(attempts=1),
             start_within="1m",
+            on_deadline="retry",
             keep="30d",
         )
         async def session(job: Job, automation: str, repository: str) -> Snooze | None:
