@@ -14,7 +14,14 @@ from headway.contract.views import JobView, RunView
 from headway.core.cascade import Answer, Asked, Cascade
 from headway.core.job import JobPolicy
 from headway.core.state import State
-from headway.systems.field_service.request import RINGS
+from headway.systems.field_service.request import (
+    RINGS,
+    Assigned,
+    Customer,
+    Position,
+    Request,
+    args_of,
+)
 from headway.systems.telephony.voice import CallStatus
 from tests.systems.field_service.field_rig import LINE, phone_of
 from tests.systems.field_service.history_checks import Story
@@ -53,13 +60,18 @@ def a_run(number: int, candidate: str, start: int, end: int | None) -> RunView:
     )
 
 
+REQUEST = Request(
+    customer=Customer(name="Mia", phone="+15550100"), position=Position(lat=1.0, lon=1.0)
+)
+
+
 def a_job(id_: str, kind: str, state: State, *runs: RunView, **more: object) -> JobView:
     given: dict[str, object] = {
         **dict.fromkeys(("subject", "expires_at", "finished_at", "deadline_at", "result")),
         **dict.fromkeys(("progress", "key", "parked_at", "worker", "entry", "fired_at", "cascade")),
         **dict.fromkeys(("tenant", "stage", "reason", "error", "lane"), ""),
         **dict.fromkeys(("priority", "due_at", "created_at", "seq"), 0),
-        "args": b"{}",
+        "args": args_of(REQUEST) if kind == "offer" else b"{}",
         "gates": (),
         "policy": JobPolicy(),
         "life": 1,
@@ -145,6 +157,15 @@ def test_faultless_history_passes():
     lines, found = judge(story, history.rings, history.ledger, history.seen, DISPATCHERS)
     assert found == []
     assert "2 requests: {'assigned': 1, 'dead': 1}" in lines[1]
+
+
+@pytest.mark.parametrize(("to", "passes"), [("bob", True), ("ada", False)])
+def test_only_the_assigned_technician_may_have_been_asked_before(to: str, passes: bool):
+    history = History()
+    assigned = replace(REQUEST, assigned=Assigned(to=to, by="dora", had=""))
+    twice = said(("bob", Answer.DECLINED), ("bob", Answer.ACCEPTED))
+    history.change("had", cascade=twice, args=args_of(assigned))
+    assert ("record" not in {one.rule for one in history.found()}) is passes
 
 
 def two_offers_to_one(history: History) -> None:

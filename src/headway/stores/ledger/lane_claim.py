@@ -208,7 +208,7 @@ class LaneClaim:
             if view.unread:
                 continue
             closed = view.shared and any(not gate.fits(amount) for gate, amount in view.shared)
-            deep = self._heads_to_park(view.flow)
+            deep = self._heads_to_park(view.flow) if self.parked_last else 0
             limit = 1 if closed else _heads_for(view.shared, max(least, deep), max(most, deep))
             view.heads = self.ledger.jobs.heads(view.flow, limit)
             view.more = len(view.heads) == limit

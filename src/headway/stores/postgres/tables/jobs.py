@@ -205,11 +205,14 @@ class PostgresJobs(SqlJobs[Session]):
     def _head_rows(self, flow: int, limit: int) -> Rows:
         session = self._session
         session.cache.wanted[flow] = max(limit, session.cache.wanted.get(flow, 0))
-        known = session.cache.heads.get(flow)
-        if known is None or (known[0] < limit and len(known[1]) >= known[0]):
+        if self._lacks(flow, limit):
             self._read_heads(flow, limit)
-            known = session.cache.heads[flow]
-        return known[1]
+        return session.cache.heads[flow][1]
+
+    def _lacks(self, flow: int, limit: int) -> bool:
+        """Return whether fewer heads of a flow are cached than requested, and there may be more."""
+        most, rows = self._session.cache.heads.get(flow, (0, ()))
+        return most < limit and len(rows) >= most
 
     def _read_heads(self, flow: int, limit: int) -> None:
         """Read the heads of a flow, and of the flows that will be read next."""
@@ -218,7 +221,7 @@ class PostgresJobs(SqlJobs[Session]):
         if flow in session.cache.found:
             place = session.cache.found.index(flow) + 1
             others = session.cache.found[place : place + TOGETHER - 1]
-            flows += [one for one in others if one not in session.cache.heads]
+            flows += [one for one in others if self._lacks(one, limit)]
         wanted = dict.fromkeys(flows, limit)
         # If lanes must be read one after another, twice as many flows of the next each time.
         listed = chain.from_iterable(rows for rows in session.cache.lanes_asked.values() if rows)
