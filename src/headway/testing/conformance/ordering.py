@@ -97,6 +97,19 @@ class SchedulingGroup(ConformanceGroup):
         await rig.add(due_at=now + 1_000, lane="texts")
         assert (await rig.worker.ask(5)).next_at == now + 4_000
 
+    async def test_due_jobs_of_several_lanes_start_at_their_moment(self, rig: Rig) -> None:
+        now = rig.clock()
+        later = await rig.add(due_at=now + 2_000, lane="calls")
+        first = await rig.add(due_at=now + 1_000, lane="texts")
+        lanes = ("empty", "texts", "calls")
+        for ms, job, next_at in ((1_000, first, now + 2_000), (1_000, later, None)):
+            rig.clock.advance(ms - 1)
+            assert await rig.worker.take(5, *lanes) == []
+            rig.clock.advance(1)
+            reply = await rig.worker.ask(5, *lanes)
+            assert [one.id for one in reply.jobs] == [job.id]
+            assert reply.next_at == next_at
+
     async def test_promotion_is_bounded_and_says_that_more_is_due(self, rig: Rig) -> None:
         due_at = rig.clock() + 1_000
         for _ in range(2):
