@@ -212,6 +212,7 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
         counts: dict[str, int] = {}
         fires: list[DueFire] = []
         if len(lanes) > 1:
+            # Mostly nothing is due, and one query finds that out for all lanes.
             due_at = self.next_due(lanes)
             if due_at is None or due_at > self._session.now:
                 return counts, fires
