@@ -53,13 +53,15 @@ def begin_with_prefetch(
         ahead.append(whether_any(empty))
     marks = session.shared.marks
     lowered = marks.lowered
-    marked = any(marks.flows(lane) for lane, _, _ in last.lanes)
     heads = heads_read(session, last.heads_for(kind.n))
+    flows = [(_FLOWS, flows_bound(session, *one)) for one in last.lanes]
+    # The last column of their ranges is empty without marks.
+    marked = heads.marked or any(bound[-1] for _, bound in flows)
     heads_at = len(ahead)
     if heads.wanted:
         ahead.append((_HEADS, heads.bound))
     flows_at = len(ahead)
-    ahead += [(_FLOWS, flows_bound(session, *one)) for one in last.lanes]
+    ahead += flows
 
     def all_reads() -> list[Read]:
         return [*reads(), *_of_names(session, last)]
@@ -70,7 +72,7 @@ def begin_with_prefetch(
             raise NeedsMore
         session.cache.answers.update((one, []) for one in empty)
     # Otherwise another process may have put jobs before the marks from which these were read.
-    if marks.lowered == lowered or not (marked or heads.marked):
+    if marks.lowered == lowered or not marked:
         if heads.wanted:
             take_heads(session, heads, found[heads_at])
         session.cache.lanes_asked.update(zip(last.lanes, found[flows_at:], strict=True))

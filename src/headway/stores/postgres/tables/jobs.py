@@ -225,9 +225,9 @@ class PostgresJobs(SqlJobs[Session]):
         wanted = dict.fromkeys(flows, limit)
         # If lanes must be read one after another, twice as many flows of the next each time.
         listed = chain.from_iterable(rows for rows in session.cache.lanes_asked.values() if rows)
-        others = (one for (one,) in listed if one not in session.cache.heads and one not in wanted)
+        later = (one for (one,) in listed if one not in session.cache.heads and one not in wanted)
         more = min(2**session.cache.heads_read, TOGETHER) - 1
-        wanted.update(dict.fromkeys(islice(others, more), min(limit, FEW_HEADS)))
+        wanted.update(dict.fromkeys(islice(later, more), min(limit, FEW_HEADS)))
         session.cache.heads_read += 1
         read = heads_read(session, wanted)
         take_heads(session, read, session.fetch(sql.HEADS, read.bound))
