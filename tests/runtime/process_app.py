@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -35,6 +36,39 @@ def square(job: hw.Job, n: int) -> dict[str, int]:
 @app.job(processes=True)
 async def square_async(job: hw.Job, n: int) -> int:
     return n * n
+
+
+@app.job(processes=True)
+def log(job: hw.Job) -> None:
+    logger = logging.getLogger("shop")
+    logger.debug("too low")
+    logger.info("page %d", 3, extra={"order": Opaque()})
+    try:
+        int("no number")
+    except ValueError:
+        logger.exception("failed")
+    if (child := os.fork()) == 0:
+        logger.error("from a forked process")
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+class Opaque:
+    def __reduce__(self) -> Any:
+        raise TypeError("cannot be pickled")
+
+    def __str__(self) -> str:
+        return "order 17"
+
+
+@app.job(processes=True)
+def log_in_a_thread(job: hw.Job) -> None:
+    logger = logging.getLogger("shop")
+    thread = threading.Thread(target=lambda: [logger.info("x" * 60_000) for _ in range(50)])
+    thread.start()
+    while thread.is_alive():
+        job.sync.progress("y" * 60_000)
+    thread.join()
 
 
 @app.job(processes=True, retry=hw.Backoff(attempts=1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -42,6 +43,48 @@ async def test_handler_runs_in_another_process_which_is_reused(
     first, second = (far.app_json(view.result) for view in views)
     assert (first["square"], second["square"], other.result) == (9, 16, b"25")
     assert first["pid"] == second["pid"] != os.getpid()
+
+
+async def test_log_of_a_handler_in_a_process_goes_through_the_logging_of_its_worker(
+    far: Any, store: ObservedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with working(far.app, concurrency=1):
+        view = await store.ends((await far.app.send_async(far.log)).id)
+    page, failed = (record for record in caplog.records if record.name == "shop")
+    assert view.state == "succeeded"
+    assert page.process != os.getpid()
+    assert (page.levelname, page.getMessage(), page.order) == ("INFO", "page 3", "order 17")
+    assert failed.getMessage().startswith("failed\nTraceback ")
+    assert failed.getMessage().endswith("'no number'")
+
+
+async def test_logging_of_the_worker_that_raises_does_not_fail_the_handler(
+    far: Any, store: ObservedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    logger = logging.getLogger("shop")
+
+    def refuse(record: logging.LogRecord) -> bool:
+        raise RuntimeError(record.getMessage())
+
+    logger.addFilter(refuse)
+    try:
+        async with working(far.app, concurrency=1):
+            view = await store.ends((await far.app.send_async(far.log)).id)
+    finally:
+        logger.removeFilter(refuse)
+    assert (view.state, view.attempt) == ("succeeded", 1)
+
+
+async def test_thread_of_a_handler_in_a_process_may_log_while_the_handler_reports_progress(
+    far: Any, store: ObservedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with working(far.app, concurrency=1):
+        view = await store.ends((await far.app.send_async(far.log_in_a_thread)).id)
+    lines = [record.getMessage() for record in caplog.records if record.name == "shop"]
+    assert (view.state, lines) == ("succeeded", ["x" * 60_000] * 50)
 
 
 @pytest.mark.slow

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import logging
+import os
 import signal
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
@@ -81,6 +85,8 @@ class Processes:
                         process.pipe.send(_answer(job, outcome, write))
                     case HandlerProgress(data=data):
                         note(data)
+                    case logging.LogRecord():
+                        _log(message)
                     case _:  # Begun
                         begin()
         except (EOFError, OSError):
@@ -128,6 +134,15 @@ class Processes:
         return process
 
 
+def _log(record: logging.LogRecord) -> None:
+    logger = logging.getLogger(record.name)
+    try:
+        if logger.isEnabledFor(record.levelno):
+            logger.handle(record)
+    except Exception:  # noqa: BLE001  (a filter or handler of the program's logging may raise anything)
+        traceback.print_exc()
+
+
 def _answer(job: Job, outcome: Outcome, write: _Write) -> VerdictReply:
     try:
         verdict = write(outcome)
@@ -145,8 +160,10 @@ class _Process:
     def __init__(self, context: SpawnContext) -> None:
         ours, theirs = context.Pipe()
         self.pipe = cast("Pipe", ours)
+        root = logging.getLogger()
+        level = root.level if root.handlers else None
         self.process: BaseProcess = context.Process(
-            target=serve, args=(theirs,), daemon=True, name="headway-handler"
+            target=serve, args=(theirs, level), daemon=True, name="headway-handler"
         )
         self.process.start()
         # Only the child may hold its end, so that its death closes the pipe.
@@ -238,10 +255,56 @@ class HandlerDone:
 Pipe: TypeAlias = "Connection[Any, Any]"
 
 
-def serve(pipe: Pipe) -> None:
-    """Run the jobs that arrive through the pipe until it is closed; the process's main function."""
+class HandlerPipe:
+    """The process's end of the pipe; messages may be sent from any of its threads."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._lock = Lock()
+        self.recv = pipe.recv
+
+    def send(self, message: object) -> None:
+        """Send a message to the worker."""
+        with self._lock:
+            self._pipe.send(message)
+
+
+class _WorkersLog(QueueHandler):
+    """Sends log records to the worker, whose program has configured its logging."""
+
+    def __init__(self, pipe: HandlerPipe) -> None:
+        super().__init__(cast("Any", pipe))
+        self._pipe = pipe
+        self._pid = os.getpid()
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Send a record, or print that of a process forked by the handler: it shares the pipe."""
+        if os.getpid() == self._pid:
+            # A class of the handler's own may be unknown to the worker.
+            fields = {
+                name: one if isinstance(one, str | int | float | None) else str(one)
+                for name, one in vars(record).items()
+            }
+            self._pipe.send(logging.makeLogRecord(fields))
+        elif logging.lastResort is not None:
+            logging.lastResort.handle(record)
+
+
+def serve(connection: Pipe, log_level: int | None) -> None:
+    """Run the jobs that arrive through the pipe until it is closed; the process's main function.
+
+    Args:
+        log_level: minimum level of log records to send to the worker; None if its program has not
+            configured logging.
+    """
     # Ctrl-C reaches every process of the terminal, but only the worker handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pipe = HandlerPipe(connection)
+    root = logging.getLogger()
+    # A program without a guard for its main module has configured logging here, too.
+    if log_level is not None and not root.handlers:
+        root.addHandler(_WorkersLog(pipe))
+        root.setLevel(log_level)
     while True:
         try:
             done = _do(pipe.recv(), pipe)
@@ -257,7 +320,7 @@ def serve(pipe: Pipe) -> None:
 class PipeContext:
     """The `HandlerContext` in a handler's process: it writes through the worker."""
 
-    def __init__(self, pipe: Pipe, signal_url: str | None) -> None:
+    def __init__(self, pipe: HandlerPipe, signal_url: str | None) -> None:
         self._pipe = pipe
         self._signal_url = signal_url
 
@@ -286,7 +349,7 @@ class PipeContext:
         self._pipe.send(HandlerProgress(data=data))
 
 
-def _do(order: RunRequest, pipe: Pipe) -> HandlerDone:
+def _do(order: RunRequest, pipe: HandlerPipe) -> HandlerDone:
     job = Job(order.claimed, PipeContext(pipe, order.signal_url))
     try:
         handler = _find(order)
