@@ -266,6 +266,20 @@ async def test_unreachable_server_is_reported_with_nothing_written(
         await store.close()
 
 
+def test_unreachable_server_is_the_only_error_of_a_call_without_an_event_loop(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    with Proxy(redis_server.url) as proxy:
+        store = opened(new_url(proxy.url, patience_ms=50))
+        proxy.refuse()
+        with pytest.raises(StoreUnavailable) as refused:
+            store.enqueue([new_job()]).send(None)
+    chain = [refused.value]
+    while (before := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(before)
+    assert not [one for one in chain if isinstance(one, RuntimeError)]
+
+
 async def test_patience_starts_again_after_a_long_outage(
     redis_server: RedisServer | GivenRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

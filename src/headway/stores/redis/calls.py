@@ -66,9 +66,8 @@ class Calls:
             PayloadTooLarge: the call is larger than a server accepts; nothing was written.
         """
         payload = self.packed(script, arguments)
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        loop = running_loop()
+        if loop is None:
             return self.pool.run(script, payload)
         asked = monotonic()
         link_key = (loop, urgent)
