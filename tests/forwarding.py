@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from typing_extensions import get_protocol_members
+
 from headway.contract.extensions import InsertsWithin, Movable, Repairable, SendsAhead
 
 
@@ -14,5 +16,5 @@ def forward_extensions(wrapper: Any, inner: object) -> None:
     """
     for extension in (InsertsWithin, Movable, Repairable, SendsAhead):
         if isinstance(inner, extension):
-            names = [name for name in vars(extension) if not name.startswith("_")]
+            names = get_protocol_members(extension)
             vars(wrapper).update({name: getattr(wrapper, name) for name in names})

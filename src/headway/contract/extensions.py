@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from headway.contract.store import Sent
+from headway.contract.store import Sent, Store
 from headway.core.job import NewJob
 
 
@@ -85,7 +85,7 @@ class ExportChunk:
 
 
 @runtime_checkable
-class Movable(Protocol):
+class Movable(Store, Protocol):
     """A store whose content can be copied to another."""
 
     async def export_chunk(self, cursor: str | None) -> ExportChunk:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -167,8 +167,7 @@ async def copy_store(
         message = "the store to copy to is not empty"
         raise InvalidValue(message, hint="use another file, or another ?namespace=")
     await _check_stopped(source)
-    store = cast("Store", source)
-    while (await store.sweep(MAX_BATCH, keep_trail_ms=keep_trail_ms)).again:
+    while (await source.sweep(MAX_BATCH, keep_trail_ms=keep_trail_ms)).again:
         pass
     as_it_was = await _closing(source)
     reason = signed.reason or "copied to another store"
@@ -206,7 +205,7 @@ async def _carry_closed(
         raise InvalidState(message, hint="stop its workers, then copy again")
     rows = await _carry(source, target, before, meter)
     after, last_line = await _state(source)
-    there = await cast("Store", target).read(StatsQuery())
+    there = await target.read(StatsQuery())
     is_same = line == last_line and before.totals == after.totals
     if not is_same or not _jobs(before) == _jobs(after) == _jobs(there):
         message = "the source was changed while it was copied"
@@ -230,8 +229,7 @@ async def _carry(
             return rows
 
 
-async def _is_empty(either: Movable) -> bool:
-    store = cast("Store", either)
+async def _is_empty(store: Store) -> bool:
     stats = await store.read(StatsQuery())
     return not (
         sum(stats.counts.values())
@@ -243,10 +241,9 @@ async def _is_empty(either: Movable) -> bool:
     )
 
 
-async def _check_stopped(source: Movable) -> None:
-    store = cast("Store", source)
-    stats = await store.read(StatsQuery())
-    workers = await store.read(WorkersQuery())
+async def _check_stopped(source: Store) -> None:
+    stats = await source.read(StatsQuery())
+    workers = await source.read(WorkersQuery())
     living = [worker for worker in workers if worker.lease_until > stats.now]
     if living:
         names = ", ".join(worker.name or worker.id for worker in living[:3])
@@ -257,9 +254,9 @@ async def _check_stopped(source: Movable) -> None:
         raise InvalidState(message, hint=hint)
 
 
-async def _closing(source: Movable) -> CloseGate | OpenGate:
+async def _closing(source: Store) -> CloseGate | OpenGate:
     """Return the change that opens or closes another store in the same way as this one."""
-    page = await cast("Store", source).read(GatesQuery(names=(EVERYTHING,)))
+    page = await source.read(GatesQuery(names=(EVERYTHING,)))
     for gate in page.rows:
         if gate.closed_until is not None:
             until = gate.closed_until if gate.closed_until < FOREVER else None
@@ -267,19 +264,18 @@ async def _closing(source: Movable) -> CloseGate | OpenGate:
     return OpenGate(name=EVERYTHING)
 
 
-async def _define(store: Movable, item: CloseGate | OpenGate, author: str) -> None:
-    await cast("Store", store).define(DefineRequest(items=(item,), author=author))
+async def _define(store: Store, item: CloseGate | OpenGate, author: str) -> None:
+    await store.define(DefineRequest(items=(item,), author=author))
 
 
-async def _state(source: Movable) -> tuple[StatsView, int]:
+async def _state(source: Store) -> tuple[StatsView, int]:
     """Return the counts of a store, and the number of its trail's last line.
 
     Changes of definitions and operators' actions on jobs write a line, though not all of them
     change a count.
     """
-    store = cast("Store", source)
-    lines = (await store.read(TrailQuery(limit=1))).rows
-    return await store.read(StatsQuery()), lines[0].seq if lines else 0
+    lines = (await source.read(TrailQuery(limit=1))).rows
+    return await source.read(StatsQuery()), lines[0].seq if lines else 0
 
 
 def _jobs(stats: StatsView) -> dict[str, int]:
