@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from functools import cache, lru_cache
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from functools import lru_cache
+from typing import Any, TypeVar, get_args
 from urllib.parse import quote
 
 import msgspec
 
 from headway.client.calls import HttpCall, Params
 from headway.contract.claims import Claimed, ClaimReply
+from headway.contract.definitions import EntrySpec
 from headway.contract.views import (
     AuditQuery,
     AuditView,
@@ -40,16 +39,19 @@ from headway.contract.views import (
     WorkerView,
 )
 from headway.core.errors import CallerError, StoreUnavailable
-from headway.core.job import DEFAULT_POLICY, JobPolicy
+from headway.core.job import DEFAULT_POLICY, JobPolicy, NewJob
 from headway.core.records import field_names
+from headway.core.timetable.fires import MisfirePolicy
+from headway.core.timetable.schedule import Schedule
 
 Record = TypeVar("Record")
-_Reader = Callable[[Any], Any]
 
 _encode = msgspec.json.Encoder().encode
+_EMBEDDED = ("args", "progress", "result")
+"""Fields of a job that are JSON: bytes in a record, embedded in a reply."""
 
 
-def read_record(kind: type[Record], fields: object) -> Record:
+def read_record(kind: type[Record], fields: Any) -> Record:  # noqa: ANN401  (any JSON)
     """Decode a record of the contract.
 
     Args:
@@ -62,77 +64,32 @@ def read_record(kind: type[Record], fields: object) -> Record:
             program.
     """
     try:
-        return cast("Record", _reader(kind)(fields))
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        if kind is EntryView:
+            fields = {**fields, "spec": _entry_spec(fields["spec"])}
+            return kind(**{name: fields[name] for name in field_names(kind) if name in fields})
+        if kind is JobView:
+            fields = _with_bytes(fields)
+        return msgspec.convert(fields, kind, builtin_types=(bytes,))
+    except (msgspec.ValidationError, TypeError, ValueError, KeyError, AttributeError) as error:
         message = f"the server's {kind.__name__} cannot be read: {error}"
         raise StoreUnavailable(message, hint="use the same version for server and client") from None
 
 
-@cache
-def _reader(hint: Any) -> _Reader:  # noqa: ANN401, PLR0911  (one line for each form of type)
-    if hint is bytes:
-        return _encode
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint
-    if isinstance(hint, type) and (hasattr(hint, "_fields") or field_names(hint)):
-        return _RecordReader(cast("type[Any]", hint))
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is Union or origin is types.UnionType:
-        return _union(args)
-    if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
-        each = _Later(args[0])
-        return lambda fields: tuple(map(each, fields))
-    if origin is tuple:
-        readers = tuple(map(_Later, args))
-        return lambda fields: tuple(one(part) for one, part in zip(readers, fields, strict=True))
-    if origin is list:
-        each = _Later(args[0])
-        return lambda fields: list(map(each, fields))
-    if origin in {dict, Mapping} or getattr(origin, "__name__", "") == "Mapping":
-        value = _Later(args[1])
-        return lambda fields: {name: value(one) for name, one in fields.items()}
-    if origin is Literal or hint in {int, str, bool, float, object, Any}:
-        return lambda fields: fields
-    message = f"no way to read {hint}"
-    raise TypeError(message)
+def _with_bytes(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    embedded = {name: _encode(job[name]) for name in _EMBEDDED if job.get(name) is not None}
+    return {**job, **embedded}
 
 
-class _Later:
-    """The reader of a type, created on first use, because a record may contain its own type."""
-
-    def __init__(self, hint: Any) -> None:  # noqa: ANN401  (any type)
-        self._hint = hint
-        self._read: _Reader | None = None
-
-    def __call__(self, fields: object) -> object:
-        if self._read is None:
-            self._read = _reader(self._hint)
-        return self._read(fields)
-
-
-class _RecordReader:
-    """Reads one kind of record."""
-
-    def __init__(self, kind: type[Any]) -> None:
-        self._kind = kind
-        self._fields = {name: _Later(hint) for name, hint in get_type_hints(kind).items()}
-
-    def __call__(self, fields: object) -> object:
-        if not isinstance(fields, dict):
-            message = f"{fields!r:.40} is not an object"
-            raise TypeError(message)
-        given = cast("dict[str, object]", fields)
-        known = {name: read(given[name]) for name, read in self._fields.items() if name in given}
-        return self._kind(**known)
-
-
-def _union(args: tuple[Any, ...]) -> _Reader:
-    kinds = [one for one in args if one is not type(None)]
-    if len(kinds) == 1:
-        read = _Later(kinds[0])
-        return lambda fields: None if fields is None else read(fields)
-    records = {frozenset(get_type_hints(one)): _Later(one) for one in kinds}
-    return lambda fields: None if fields is None else records[frozenset(fields)](fields)
+def _entry_spec(spec: Mapping[str, Any]) -> EntrySpec:
+    """Decode the part of an entry that has a union of records, which msgspec refuses."""
+    schedules = {frozenset(field_names(one)): one for one in get_args(Schedule)}
+    read: dict[str, Any] = {
+        **spec,
+        "schedule": msgspec.convert(spec["schedule"], schedules[frozenset(spec["schedule"])]),
+        "job": msgspec.convert(_with_bytes(spec["job"]), NewJob, builtin_types=(bytes,)),
+        "misfire": MisfirePolicy(spec.get("misfire", MisfirePolicy.ONCE)),
+    }
+    return EntrySpec(**{name: read[name] for name in field_names(EntrySpec) if name in read})
 
 
 class JobReply(msgspec.Struct, kw_only=True):
