@@ -34,11 +34,6 @@ class RateLimiter:
     """
 
     def __init__(self, per_second: float | None, timing: Timing) -> None:
-        """Start with full buckets.
-
-        Args:
-            per_second: rate limit of a caller; None for no limit.
-        """
         self._per_second = per_second
         self._timing = timing
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -130,14 +125,7 @@ class Authenticator:
         return self._open_here
 
     async def caller(self, text: str | None) -> Caller | None:
-        """Return the caller with a token.
-
-        Args:
-            text: the token as sent; None if none was sent.
-
-        Returns:
-            The caller; None if the token is missing, malformed, unknown or expired.
-        """
+        """Return the caller with a token; None if it is missing, malformed, unknown or expired."""
         if await self.is_open():
             return OPEN_CALLER
         if text is None:
@@ -257,14 +245,7 @@ class Authenticator:
         return cached
 
     async def _read(self, query: TokensQuery, *, is_cached: bool) -> Sequence[TokenView] | None:
-        """Query the store; return None if it is unavailable and there is a cached result.
-
-        Args:
-            is_cached: whether there is a cached result that may still be used.
-
-        Raises:
-            StoreError: the store is unavailable, and there is no cached result.
-        """
+        """Query the store; return None if it is unavailable and there is a cached result."""
         if not is_cached:
             return await self._store.read(query)
         try:
@@ -280,6 +261,7 @@ def _bearer(authorization: str | None) -> str | None:
     return text.strip() if scheme.lower() == "bearer" else None
 
 
+@dataclass(frozen=True, eq=False)
 class Policy:
     """The permission that a route requires of its caller.
 
@@ -291,16 +273,9 @@ class Policy:
             checks the scope itself.
     """
 
-    def __init__(
-        self,
-        permission: Permission | None,
-        *,
-        own_limit: bool = False,
-        reach: Callable[[Caller], None] | None = None,
-    ) -> None:
-        self.permission = permission
-        self.own_limit = own_limit
-        self.reach = reach
+    permission: Permission | None
+    own_limit: bool = False
+    reach: Callable[[Caller], None] | None = None
 
     async def __call__(self, request: Request) -> Caller:
         """Return the caller that `admit` authenticated."""
@@ -349,6 +324,10 @@ def public() -> Any:  # noqa: ANN401  (FastAPI's own marker)
 
 Observer = Annotated[Caller, needs(Permission.OBSERVE)]
 """Annotation of a route's parameter, as are those below: `caller: Observer`."""
+TenantsObserver = Annotated[Caller, needs(Permission.OBSERVE, reach=Caller.every_tenant)]
+"""For data of all tenants, within the caller's lanes."""
+WholeObserver = Annotated[Caller, needs(Permission.OBSERVE, reach=Caller.whole)]
+"""For data of the whole store."""
 Reader = Annotated[Caller, needs(Permission.READ)]
 Sender = Annotated[Caller, needs(Permission.SEND)]
 Definer = Annotated[Caller, needs(Permission.DEFINE)]

@@ -14,7 +14,7 @@ from headway.core.errors import UnknownGate
 from headway.core.gates.spec import is_implicit
 from headway.core.job import derived_id
 from headway.core.local_time import MAX_AT
-from headway.server.access import Definer, Observer, needs
+from headway.server.access import Definer, WholeObserver, needs
 from headway.server.bodies.base import Name
 from headway.server.bodies.definitions import AnyGate, ClosureBody, GateNumbersBody, PermitBody
 from headway.server.caller import Caller, Permission
@@ -75,10 +75,9 @@ class GatesParams(PageQuery):
 
 @ROUTES.get("/gates", summary="List gates", response_model=GATES)
 async def list_gates(
-    params: Annotated[GatesParams, Query()], service: TheService, caller: Observer
+    params: Annotated[GatesParams, Query()], service: TheService, _: WholeObserver
 ) -> Response:
     """List gates that are declared, capped, closed or held, by name."""
-    caller.whole()
     stats = await service.store.read(StatsQuery())
     names = None if params.name is None else tuple(params.name)
     query = GatesQuery(
@@ -92,13 +91,12 @@ async def list_gates(
 
 
 @ROUTES.get("/gates/{name:path}", summary="Get a gate", response_model=GATE)
-async def get_gate(name: Name, service: TheService, caller: Observer) -> Response:
+async def get_gate(name: Name, service: TheService, _: WholeObserver) -> Response:
     """Return the current state of a gate: how full it is, who holds it, when it opens.
 
     Raises:
         UnknownGate: there is no gate of that name.
     """
-    caller.whole()
     revision = (await service.store.read(StatsQuery())).revision
     page = await service.store.read(GatesQuery(names=(name,)))
     if not page.rows or (page.rows[0].implicit and not is_implicit(name)):
@@ -152,9 +150,8 @@ async def reset_gate(
 
 
 @ROUTES.get("/closures", summary="List closed gates", response_model=CLOSURES)
-async def list_closures(params: WhichPage, service: TheService, caller: Observer) -> Response:
+async def list_closures(params: WhichPage, service: TheService, _: WholeObserver) -> Response:
     """List closed gates, by name; a page examines `limit` gates."""
-    caller.whole()
     stats = await service.store.read(StatsQuery())
     page = await service.store.read(
         GatesQuery(cursor=decode_cursor(params.cursor), limit=params.limit)

@@ -12,7 +12,7 @@ from headway.contract.definitions import DeclareLane, OpenGate, ResetLane, SetLa
 from headway.contract.views import LanesQuery, LaneView, StatsQuery
 from headway.runtime.latency import MOST_LANES, LaneLatency, lane_latencies
 from headway.runtime.records import record
-from headway.server.access import Definer, Observer
+from headway.server.access import Definer, TenantsObserver
 from headway.server.bodies.base import Name, QueryModel
 from headway.server.bodies.definitions import LaneBody, UntilBody
 from headway.server.paging import (
@@ -62,14 +62,13 @@ class LanesParams(PageQuery, LaneParams):
 
 @ROUTES.get("", summary="List lanes", response_model=LANES)
 async def list_lanes(
-    params: Annotated[LanesParams, Query()], service: TheService, caller: Observer
+    params: Annotated[LanesParams, Query()], service: TheService, caller: TenantsObserver
 ) -> Response:
     """List the lanes in the caller's scope, with their jobs by state and their live workers.
 
     Every name is a lane: a requested one that was never used is shown as empty. With `latency`, a
     page has at most 200 lanes.
     """
-    caller.every_tenant()
     stats = await service.store.read(StatsQuery())
     names = None if params.name is None else tuple(dict.fromkeys(params.name))
     found = await service.store.read(LanesQuery(names=names))
@@ -85,10 +84,9 @@ async def get_lane(
     name: Name,
     params: Annotated[LaneParams, Query()],
     service: TheService,
-    caller: Observer,
+    caller: TenantsObserver,
 ) -> Response:
     """Return a lane: its jobs by state, its settings, and the live workers that serve it."""
-    caller.every_tenant()
     caller.check_lane(name)
     revision = (await service.store.read(StatsQuery())).revision
     found = await service.store.read(LanesQuery(names=(name,)))

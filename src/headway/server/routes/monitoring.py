@@ -21,7 +21,7 @@ from headway.contract.views import (
     WorkersQuery,
 )
 from headway.runtime.records import record
-from headway.server.access import Observer, Public
+from headway.server.access import Public, WholeObserver
 from headway.server.bodies.base import Name, QueryModel
 from headway.server.overview import Overview, Subscriber, read_overview
 from headway.server.paging import (
@@ -61,20 +61,18 @@ class AuditParams(QueryModel):
 
 
 @WHOLE.get("/workers", summary="List workers", response_model=WORKERS)
-async def list_workers(params: WhichPage, service: TheService, caller: Observer) -> Response:
+async def list_workers(params: WhichPage, service: TheService, _: WholeObserver) -> Response:
     """List workers that are live, or died less than an hour ago, by id.
 
     The id of a worker over HTTP starts with the id of its token.
     """
-    caller.whole()
     found = await service.store.read(WorkersQuery())
     return answer(page_of(found, attrgetter("id"), params))
 
 
 @WHOLE.get("/stats", summary="Get counts of the whole store", response_model=reply_model(StatsView))
-async def stats(service: TheService, caller: Observer) -> Response:
+async def stats(service: TheService, _: WholeObserver) -> Response:
     """Return jobs by state, totals since the store was created, its time, identity and revision."""
-    caller.whole()
     return answer(await service.store.read(StatsQuery()))
 
 
@@ -83,18 +81,16 @@ async def stats(service: TheService, caller: Observer) -> Response:
     summary="Get lanes, gates, workers and counts",
     response_model=reply_model(Overview),
 )
-async def overview(service: TheService, caller: Observer) -> Response:
+async def overview(service: TheService, _: WholeObserver) -> Response:
     """Return all lanes, the first 500 gates by name, all workers, and the counts, in one reply."""
-    caller.whole()
     return answer(await read_overview(service.store))
 
 
 @WHOLE.get("/trail", summary="List who did what", response_model=TRAIL)
 async def trail(
-    params: Annotated[TrailParams, Query()], service: TheService, caller: Observer
+    params: Annotated[TrailParams, Query()], service: TheService, _: WholeObserver
 ) -> Response:
     """List the moves of operators and of code, newest first: who, when and why."""
-    caller.whole()
     query = TrailQuery(
         target=params.target, cursor=check_number_cursor(params.cursor), limit=params.limit
     )
@@ -103,14 +99,13 @@ async def trail(
 
 @WHOLE.get("/audit", summary="Compare permits with holders", response_model=reply_model(AuditView))
 async def audit(
-    params: Annotated[AuditParams, Query()], service: TheService, caller: Observer
+    params: Annotated[AuditParams, Query()], service: TheService, _: WholeObserver
 ) -> Response:
     """Compare permits with their holders, and caches with permits; any difference is a bug.
 
     A page examines up to `limit` of them; continue with its cursor until that is null. No worker is
     stopped.
     """
-    caller.whole()
     query = AuditQuery(cursor=decode_cursor(params.cursor), limit=params.limit)
     found = await service.store.read(query)
     return answer({**record(found), "cursor": encode_cursor(found.cursor)})
@@ -119,8 +114,7 @@ async def audit(
 ROUTES = router("observe")
 
 
-async def _subscription(service: TheService, caller: Observer) -> AsyncGenerator[Subscriber]:
-    caller.whole()
+async def _subscription(service: TheService) -> AsyncGenerator[Subscriber]:
     subscriber = await service.feed.join()
     try:
         yield subscriber
@@ -132,7 +126,7 @@ async def _subscription(service: TheService, caller: Observer) -> AsyncGenerator
 async def events(
     request: Request,
     service: TheService,
-    caller: Observer,
+    caller: WholeObserver,
     subscriber: Annotated[Subscriber, Depends(_subscription)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Stream server-sent events, each with a `now` (ms since 1970) and parts by name.
@@ -166,14 +160,13 @@ async def events(
 async def metrics(
     request: Request,
     service: TheService,
-    caller: Observer,
+    _: WholeObserver,
 ) -> Response:
     """Return metrics about jobs by lane and state, gates, workers, and this server's own requests.
 
     No label contains a tenant or the content of a job. The reply arrives even if the store does not
     respond: `headway_store_up` is then 0.
     """
-    caller.whole()
     text, media_type = await service.scrapes.scrape(
         request.headers.get("accept", ""),
         long_polls=len(service.long_polls),

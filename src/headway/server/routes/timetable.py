@@ -20,7 +20,7 @@ from headway.core.timetable.schedule import format_schedule
 from headway.runtime.chores import TimetableChore
 from headway.runtime.declaration import refuse_key
 from headway.runtime.records import record
-from headway.server.access import Definer, Observer, Sender
+from headway.server.access import Definer, Sender, TenantsObserver
 from headway.server.bodies.base import Name, QueryModel
 from headway.server.bodies.definitions import EntryBody
 from headway.server.caller import Caller
@@ -58,9 +58,8 @@ class EntryParams(QueryModel):
 
 
 @ROUTES.get("", summary="List the timetable", response_model=ENTRIES)
-async def list_entries(params: WhichPage, service: TheService, caller: Observer) -> Response:
+async def list_entries(params: WhichPage, service: TheService, caller: TenantsObserver) -> Response:
     """List the entries by name, each with its next three fires."""
-    caller.every_tenant()
     stats = await service.store.read(StatsQuery())
     found = await service.store.read(TimetableQuery())
     page = page_of(
@@ -77,10 +76,9 @@ async def get_entry(
     name: Name,
     params: Annotated[EntryParams, Query()],
     service: TheService,
-    caller: Observer,
+    caller: TenantsObserver,
 ) -> Response:
     """Return an entry with its next fires."""
-    caller.every_tenant()
     stats = await service.store.read(StatsQuery())
     entry = await _entry(service, caller, name)
     last = await last_fires(service.store, [entry], stats.now)
@@ -195,11 +193,6 @@ async def _found(service: Service, name: str) -> EntryView | None:
 
 
 async def _entry(service: Service, caller: Caller, name: str) -> EntryView:
-    """Return an entry within the caller's scope.
-
-    Raises:
-        UnknownEntry: there is no such entry, or it is outside the caller's scope.
-    """
     entry = await _found(service, name)
     if entry is None or not caller.sees(entry.spec.job):
         message = f"there is no entry {name[:80]!r}"
