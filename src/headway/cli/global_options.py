@@ -12,11 +12,7 @@ from headway.core.errors import InvalidValue
 
 
 def _not_empty(context: typer.Context, url: str | None) -> str | None:
-    """Refuse an empty URL: an unset variable in a script would select the default store.
-
-    Raises:
-        InvalidValue: the URL is empty.
-    """
+    # An unset variable in a script would select the default store.
     if url is not None and not url.strip() and not context.resilient_parsing:
         message = "--store is empty"
         raise InvalidValue(message, hint="pass a URL such as sqlite:///headway.db, or omit --store")

@@ -116,11 +116,7 @@ class Settings(BaseSettings):
     @field_validator("public_url")
     @classmethod
     def _leads_somewhere(cls, url: str | None) -> str | None:
-        """Refuse a URL that providers cannot call, before the first webhook gets lost.
-
-        Raises:
-            ValueError: it is not an HTTP URL, or has a query.
-        """
+        # Providers could not call it, and the first webhook would be lost.
         if url is None:
             return None
         found = urlsplit(url)

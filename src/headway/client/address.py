@@ -45,12 +45,7 @@ class ServerAddress:
 
 
 def read_address(url: str | None = None, token: str | None = None) -> ServerAddress:
-    """Read the address of a server from arguments and the environment.
-
-    Args:
-        url: URL of the server; defaults to HEADWAY_URL in the environment, or
-            "http://127.0.0.1:8080".
-        token: API token; defaults to HEADWAY_TOKEN in the environment, or none.
+    """Read the address of a server from arguments, or else from the environment.
 
     Raises:
         InvalidValue: the URL is not a server's, or the token is not well-formed.

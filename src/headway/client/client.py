@@ -279,8 +279,7 @@ class Client:
         """Cancel a queued job, or request that a running or awaiting job stops.
 
         Args:
-            job: id of the job.
-            reason: reason to record in the trail.
+            reason: recorded in the trail.
 
         Returns:
             The state of the job after the call.
@@ -299,8 +298,7 @@ class Client:
         """Run a dead or cancelled job again, with all its attempts.
 
         Args:
-            job: id of the job.
-            reason: reason to record in the trail.
+            reason: recorded in the trail.
             args: new arguments; they replace all the old ones.
 
         Returns:

@@ -157,14 +157,10 @@ class Workers:
             _log.warning("release left to the next beat jobs=%d error=%s", len(jobs), error)
 
     async def _work(self, call: HttpCall) -> HttpReply:
-        """Make a worker's call.
-
-        Raises:
-            StoreUnavailable: there are too many calls. Workers retry this error.
-        """
         try:
             return await self._calls.ask(call)
         except TooManyRequests as error:
+            # Workers retry this error.
             raise StoreUnavailable(error.message, hint=error.hint) from None
 
     def _note_urls(self, claimed: ClaimResponse) -> None:
@@ -429,11 +425,6 @@ class RemoteStore:
         await self._calls.close()
 
     async def _in_loop(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine in the loop that owns the connections.
-
-        Raises:
-            StoreUnavailable: the store was opened before this process was forked.
-        """
         if self._process != os.getpid():
             work.close()
             message = "the store was opened before this process was forked"

@@ -180,7 +180,6 @@ def plain_body(kind: str, given: Mapping[str, object], also: Mapping[str, object
     """Return the body that creates a job of a kind given by name.
 
     Args:
-        kind: name of the kind; it need not be declared in this program.
         given: the handler's arguments, and the options of `Kind.make`; `due` may be a duration from
             now, such as "20m".
         also: further fields of the job, as in the HTTP API, such as gates and retry.

@@ -106,7 +106,6 @@ class BeatRequest:
     """A worker's heartbeat, with the runs that it has.
 
     Attributes:
-        worker: random id of the worker.
         running: runs that it has, as (job, run).
         request: number of the last claim whose reply it received; 0 for none. A run of this or an
             earlier claim that is not listed in `running` never reached it, and is released unused.

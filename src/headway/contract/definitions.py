@@ -268,7 +268,6 @@ class FireRequest:
     """Fires of one entry to create in advance.
 
     Attributes:
-        entry: name of the entry.
         revision: revision of the entry when it was read; refused if it is no longer current.
         moments: times of the fires, strictly increasing; those not after the last fire are skipped.
         ahead_until: time up to which these are all fires; may be later than the last moment.

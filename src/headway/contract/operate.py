@@ -58,11 +58,8 @@ class ActRequest:
 
     Attributes:
         request: random id; a repeated request returns the reply to the first.
-        ids: ids of the jobs.
-        verb: the action.
         edit: changes, for edit and retry.
         states: refused for a job in another state; empty for any.
-        author: author of the action, for the trail.
     """
 
     request: str

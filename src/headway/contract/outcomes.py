@@ -21,7 +21,6 @@ class Closing:
         gate: resolved name of the gate.
         for_ms: how long from now; None, together with `until_at` None, means indefinitely.
         until_at: when it opens again, ms UTC; takes precedence over `for_ms`.
-        reason: free text.
     """
 
     gate: str
@@ -35,7 +34,6 @@ class Outcome:
     """The fields that all outcomes share.
 
     Attributes:
-        job: id of the job.
         run: number of the run that reports the outcome.
         then: jobs to create in the same step.
         close: gates to close in the same step.
@@ -175,7 +173,6 @@ class SettleRequest:
     """Outcomes of one worker's runs, each checked and written on its own, in order.
 
     Attributes:
-        worker: random id of the worker.
         outcomes: up to 1000.
     """
 

@@ -114,9 +114,6 @@ class Store(Protocol):
         due jobs are promoted (at most 1000 per lane). Starts count at the store's time of the
         claim. A repeated number returns the jobs of the first claim that the worker still holds; a
         smaller number returns none.
-
-        Returns:
-            The jobs, and when to claim again.
         """
         ...
 
@@ -256,11 +253,7 @@ class Store(Protocol):
 
 
 async def read_pages(store: Store, query: Query[Listed]) -> AsyncGenerator[Listed]:
-    """Yield the pages of a listing from the query's cursor on; each is a snapshot.
-
-    Args:
-        query: a query for pages, or for an audit.
-    """
+    """Yield the pages of a listing from the query's cursor on; each is a snapshot."""
     while True:
         page = await store.read(query)
         yield page

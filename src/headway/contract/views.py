@@ -180,7 +180,6 @@ class JobsQuery(Query[Page[JobView]]):
         runs: whether to include each job's runs.
         trail: whether to include each job's trail.
         newest: newest arrival first.
-        cursor: cursor from the previous page.
         limit: 1 to 1000.
     """
 
@@ -236,7 +235,6 @@ class FlowsQuery(Query[Page[WaitingFlow]]):
         lane: lane whose waiting jobs are read; ignored if `gate` is given.
         gate: resolved name of a keyed gate whose parked jobs are read.
         first: number of ids to return for each flow, 1 to 100.
-        cursor: cursor from the previous page.
         limit: maximum number of flows, 1 to 100.
     """
 
@@ -329,7 +327,6 @@ class GatesQuery(Query[Page[GateState]]):
     Attributes:
         names: only these gates.
         parked: only gates with parked jobs; the cost of a page depends only on the gates in it.
-        cursor: cursor from the previous page.
     """
 
     names: tuple[str, ...] | None = None
@@ -558,7 +555,6 @@ class AuditQuery(Query[AuditView]):
     """Compares permits with holders, and caches with permits, in one snapshot per page.
 
     Attributes:
-        cursor: cursor from the previous page.
         limit: maximum number of rows compared for a page, at least 1; a store may compare fewer.
     """
 

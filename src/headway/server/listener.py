@@ -262,7 +262,6 @@ class ListenAddress:
     """Where a server listens.
 
     Attributes:
-        host: host name or IP address.
         port: 0 for any free port.
         certificate: PEM file for TLS; None for plain HTTP.
         key: PEM file with the key of the certificate.

@@ -294,11 +294,7 @@ class _JobFactory:
         return gate_uses(body.gates or (), self._gates, values, cascade=body.candidates is not None)
 
     def _policy(self, body: JobBody) -> JobPolicy:
-        """Return the policy of a job without a kind; omitted fields have the engine's defaults.
-
-        Raises:
-            InvalidValue: a delay is above its cap.
-        """
+        """Return the policy of a job without a kind; omitted fields have the engine's defaults."""
         if body.candidates is None and body.model_fields_set.isdisjoint(_OF_POLICY):
             return DEFAULT_POLICY
         policy = replace(

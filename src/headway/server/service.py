@@ -125,9 +125,6 @@ class DeclaredGates:
     async def find(self, names: Iterable[str]) -> Mapping[str, GateSpec]:
         """Check that gates are declared, and return all declared gates by name.
 
-        Returns:
-            The gates; empty if `names` is empty.
-
         Raises:
             UnknownGate: one of the gates is not declared.
         """

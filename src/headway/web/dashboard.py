@@ -467,11 +467,6 @@ def _filled(text: str, values: FormValues) -> str:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Return the fields of a submitted form.
-
-    Raises:
-        InvalidValue: the body is not a form, or too large.
-    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body() if kind == "application/x-www-form-urlencoded" else b""
     pairs: list[tuple[str, str]] | None = None
@@ -487,11 +482,7 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _checked(values: dict[str, str]) -> dict[str, str]:
-    """Return values from a browser; no store has text with a NUL, and some refuse to look for it.
-
-    Raises:
-        InvalidValue: a value contains a NUL.
-    """
+    # No store has text with a NUL, and some refuse to look for it.
     for name, value in values.items():
         if "\0" in value:
             message = f"{name} contains NUL"

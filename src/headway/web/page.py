@@ -120,7 +120,6 @@ class RouteCall:
 
     Attributes:
         path: Values of the path's placeholders.
-        body: JSON body, if the route takes one.
     """
 
     path: FormValues = field(default_factory=dict[str, str])
@@ -348,11 +347,7 @@ def find_routes(
 
 
 def _read(hint: Any, value: object) -> object:  # noqa: ANN401  (an annotation)
-    """Validate a value by the route's annotation, as FastAPI validates JSON.
-
-    Raises:
-        InvalidValue: the value is not valid.
-    """
+    # By the route's annotation, as FastAPI validates JSON.
     adapter: TypeAdapter[object] = TypeAdapter(hint)
     try:
         if isinstance(value, dict):

@@ -228,8 +228,7 @@ class _Causes:
         """Add the parked jobs of a lane.
 
         Args:
-            batches: The batches of the lane that were found.
-            more: Whether there may be others.
+            more: Whether there may be batches of the lane that were not found.
         """
         count = lane.counts.get(State.PARKED, 0)
         if not count:
@@ -254,7 +253,6 @@ class _Causes:
         """Add jobs: each batch to the cause of its first job.
 
         Args:
-            batches: All batches with the jobs, or some of them.
             lane: The jobs' lane, if they are all in one.
             more: Whether there may be jobs in other batches.
         """

@@ -158,11 +158,6 @@ def plan(
 
 
 def _end(session: CommandSession, faults: list[str]) -> None:
-    """Show the invalid entries, and exit with 1 if there are any.
-
-    Raises:
-        Exit: with code 1, there are invalid entries.
-    """
     if not session.json:
         for fault in faults:
             session.terminal.remark(fault, "red")
@@ -356,11 +351,6 @@ def limit(
 
 
 def _dispatcher(session: CommandSession, file: Path | None) -> Dispatcher:
-    """Return a dispatcher that has read the file.
-
-    Raises:
-        InvalidValue: the file cannot be read.
-    """
     settings = read_settings(session.settings.automations)
     dispatcher = Dispatcher(
         file=file or settings.file,
@@ -375,11 +365,7 @@ def _dispatcher(session: CommandSession, file: Path | None) -> Dispatcher:
 
 
 def _refuse_to_replace(session: CommandSession, file: Path) -> None:
-    """Refuse a file that would replace entries of the settings' file in the timetable.
-
-    Raises:
-        InvalidValue: the timetable has entries of that file, which a server may run.
-    """
+    # A server may run the entries of the settings' file.
     own = read_settings(session.settings.automations).file
     if not own.is_file() or own.samefile(file):
         return

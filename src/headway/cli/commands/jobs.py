@@ -103,11 +103,6 @@ Found = TypeVar("Found")
 
 
 def _existing(found: Found | None, id: str) -> Found:
-    """Return what was found, if anything.
-
-    Raises:
-        UnknownJob: there is no such job.
-    """
     if found is None:
         message = f"there is no job {id!r}"
         hint = "headway jobs lists them; final jobs are removed after their retention"

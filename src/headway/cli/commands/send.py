@@ -69,7 +69,7 @@ class SentJobs(NamedTuple):
     """The result of sending jobs.
 
     Attributes:
-        replies: The first `KEPT` replies.
+        replies: The first `KEPT` of them.
         created: Number of jobs created, of all jobs sent.
     """
 

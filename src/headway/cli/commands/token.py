@@ -195,11 +195,6 @@ def revoke(session: CommandSession, token: _TokenId, signed: Signed) -> None:
 
 
 async def _find(store: Store, token: str) -> tuple[StatsView, TokenView]:
-    """Return the store's stats, and the token with an id or text.
-
-    Raises:
-        InvalidValue: there is no such token.
-    """
     try:
         token, _ = parse(token)
     except Unauthenticated:

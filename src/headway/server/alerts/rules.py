@@ -28,7 +28,6 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         text: as last sent.
-        runbook: link to the runbook.
         sent_at: when it was last sent, in ms UTC.
     """
 

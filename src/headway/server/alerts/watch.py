@@ -47,7 +47,6 @@ class Alert:
     Attributes:
         subject: what it is about, such as a lane.
         text: one sentence with the facts.
-        runbook: link to the runbook.
     """
 
     rule: str
@@ -157,11 +156,7 @@ class AlertThrottle:
         return due + self._healed(rule.name, found, at)
 
     def standing(self, ahead_ms: int) -> list[Standing]:
-        """Return the alerts that have not healed, for storage.
-
-        Args:
-            ahead_ms: UTC minus the clock of the checks.
-        """
+        """Return the alerts that have not healed, for storage."""
         found: list[Standing] = []
         for one in self._standing.values():
             fields = asdict(one.alert)
@@ -174,7 +169,6 @@ class AlertThrottle:
 
         Args:
             standing: whether their subjects are still found is decided at the next check.
-            ahead_ms: UTC minus the clock of the checks.
         """
         for one in standing:
             fields: dict[str, Any] = msgspec.structs.asdict(one)
@@ -232,7 +226,6 @@ class AlertStateKeeper:
             holder: unique id of this server process.
             timing: the difference between UTC and the monotonic clock is taken once, now.
             alerts: for its disabled rules.
-            rule_sets: the rule sets, each with its throttle.
         """
         self._storage = storage
         self._holder = holder

@@ -32,7 +32,6 @@ def sender_url(scope: Mapping[str, Any], public_url: str | None) -> str:
     proxy counts; the listener has already applied it.
 
     Args:
-        scope: the ASGI scope of the request.
         public_url: the server's URL as the outside world sees it; None if unknown.
     """
     path: bytes = scope.get("raw_path") or scope["path"].encode()

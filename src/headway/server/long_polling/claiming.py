@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import accumulate
@@ -115,21 +115,18 @@ class LaneSelection:
                 met.setdefault(name, weight)
                 continue
             sorted_names = sorted(known) if sorted_names is None else sorted_names
-            for lane in filter(self._fits(name), sorted_names):
-                met.setdefault(lane, weight)
+            for lane in sorted_names:
+                if self._fits(lane, name):
+                    met.setdefault(lane, weight)
         return tuple(met.items())
 
     def matches(self, lane: str) -> bool:
         """Return whether a new lane matches one of the patterns."""
-        return any(self._fits(pattern)(lane) for pattern in self.patterns)
+        return any(self._fits(lane, pattern) for pattern in self.patterns)
 
-    def _fits(self, pattern: str) -> Callable[[str], bool]:
-        def fits(lane: str) -> bool:
-            reach = self.reach
-            covered = reach is None or any(fnmatchcase(lane, one) for one in reach)
-            return covered and fnmatchcase(lane, pattern)
-
-        return fits
+    def _fits(self, lane: str, pattern: str) -> bool:
+        covered = self.reach is None or any(fnmatchcase(lane, one) for one in self.reach)
+        return covered and fnmatchcase(lane, pattern)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

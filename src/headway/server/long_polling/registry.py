@@ -58,11 +58,7 @@ LIST_EVERY_S = 1.0
 
 
 class LaneNames:
-    """A cache of the names of the store's lanes.
-
-    Args:
-        on_new: called with each new lane.
-    """
+    """A cache of the names of the store's lanes; calls `on_new` with each new one."""
 
     def __init__(self, store: Store, timing: Timing, on_new: Callable[[str], None]) -> None:
         self._store = store
@@ -73,11 +69,7 @@ class LaneNames:
         self._listing = asyncio.Lock()
 
     async def names(self) -> Collection[str]:
-        """Return the names; read the store if the cache is older than a second.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Return the names; read the store if the cache is older than a second."""
         async with self._listing:
             if self._timing.monotonic() >= self._listed_at + LIST_EVERY_S:
                 await self._list()
@@ -144,8 +136,7 @@ class LongPollRegistry:
 
     async def expand(self, wanted: LaneSelection) -> tuple[str, ...]:
         """Return the names of the selected lanes, with patterns expanded."""
-        known = await self._lane_names.names() if wanted.patterns else ()
-        return tuple(name for name, _ in wanted.expand(known))
+        return tuple(name for name, _ in wanted.expand(await self._known(wanted)))
 
     async def pull(self, poll: LongPoll, seconds: float = 0.0) -> PollReply:
         """Claim jobs; if there are none, wait.
@@ -201,10 +192,10 @@ class LongPollRegistry:
         await self._claiming.finish()
 
     async def _attempt(self, poll: LongPoll) -> ClaimAttempt:
-        known: Collection[str] = ()
-        if poll.wanted.patterns:
-            known = await self._lane_names.names()
-        return await self._claiming.attempt(poll, known)
+        return await self._claiming.attempt(poll, await self._known(poll.wanted))
+
+    async def _known(self, wanted: LaneSelection) -> Collection[str]:
+        return await self._lane_names.names() if wanted.patterns else ()
 
     async def _empty_reply(self, poll: LongPoll, waiters: Waiters, *, again: bool) -> PollReply:
         """Return the reply to an empty poll from the group's last empty claim, or claim again."""

@@ -62,15 +62,13 @@ WaitForWork = Callable[[ClaimAttempt], Awaitable[None]]
 """Waits until there may be jobs that the given attempt did not find."""
 
 
+@dataclass(eq=False, slots=True)
 class Waiter:
     """A waiting long poll."""
 
-    __slots__ = ("is_cancelled", "number", "turn")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.turn: asyncio.Future[bool] | None = None
-        self.is_cancelled = False
+    number: int
+    turn: asyncio.Future[bool] | None = None
+    is_cancelled: bool = False
 
 
 class Waiters:

@@ -187,11 +187,6 @@ async def signal(
 
 
 async def _check_scope(service: Service, caller: Caller, signals: Sequence[Signal]) -> None:
-    """Check that the caller sees the job of the signals.
-
-    Raises:
-        UnknownJob: there is no such job yet, or the caller does not see it.
-    """
     if caller.sees_all:
         return
     key = signals[0].key

@@ -171,11 +171,6 @@ def _repeated_id(caller: Caller, key: str) -> str:
 
 
 def _check_same(found: tuple[TokenView, ...], spec: TokenSpec) -> None:
-    """Check that a repeated request creates the same token.
-
-    Raises:
-        IdConflict: it would create a different one.
-    """
     for view in found:
         old = view.spec
         if replace(old, secrets=spec.secrets, expires_at=spec.expires_at) != spec:
@@ -204,11 +199,6 @@ def _among(names: tuple[str, ...] | None, ours: tuple[str, ...] | None) -> bool:
 
 
 async def _token(service: Service, caller: Caller, id: str) -> TokenView:
-    """Return a token that the caller may change.
-
-    Raises:
-        InvalidValue: there is no such token; status 404.
-    """
     found = await service.store.read(TokensQuery(ids=(id,)))
     if not found or not _within(caller, found[0].spec):
         message = f"there is no token {id!r}"

@@ -173,11 +173,6 @@ def _ids(values: FormValues) -> Sequence[str]:
 
 
 async def _counted(view: PageView) -> FormValues:
-    """Return the number of selected jobs.
-
-    Raises:
-        InvalidValue: no job is selected.
-    """
     if not (ids := _ids(view.values)):
         message = "no job is selected"
         raise InvalidValue(message, hint="go back, and select the jobs to retry")

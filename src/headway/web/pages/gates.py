@@ -50,7 +50,6 @@ class _Waiters:
     """Jobs that wait at a gate.
 
     Attributes:
-        jobs: The first of them.
         count: How many were counted, including those that also wait for another gate.
     """
 

@@ -241,11 +241,6 @@ def _edit(values: FormValues) -> RouteCall:
 
 
 def _arguments(text: str) -> dict[str, object]:
-    """Parse the arguments that were entered.
-
-    Raises:
-        InvalidValue: they are not a JSON object, or contain the mask of a secret.
-    """
     if HIDDEN in text:
         message = f"the arguments have {HIDDEN} in them, which represents a secret"
         raise InvalidValue(message, hint="enter the value itself")
