@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from headway.cli.directory import SYSTEMS, directory_url
+from headway.cli.directory import SYSTEMS, directory_url, system_package
 from headway.cli.settings import Settings
 from headway.cli.systems import PLAIN, make_systems
 from headway.systems.parts import Parts
@@ -80,4 +80,4 @@ def test_impossible_migration_is_refused_before_anything_is_created(headway: Hea
 def test_migration_creates_all_tables_that_the_system_needs(name: str):
     made = make_systems([name], Settings(), "sqlite:///headway.db")
     assert isinstance(made.parts, Parts)
-    assert made.parts.directory.needed == import_module(SYSTEMS[name]).SCHEMAS
+    assert made.parts.directory.needed == import_module(system_package(name)).SCHEMAS

@@ -5,9 +5,8 @@ Imports no server and no system, so that commands that only read or migrate work
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from types import MappingProxyType
 from typing import Annotated, Protocol
 
 import typer
@@ -18,16 +17,8 @@ from headway.cli.settings import Settings
 from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean
 
-SYSTEMS: Mapping[str, str] = MappingProxyType(
-    {
-        "lanes": "headway.systems.lanes",
-        "automations": "headway.systems.automations",
-        "calls": "headway.systems.calls",
-        "field_service": "headway.systems.field_service",
-        "notifications": "headway.systems.notifications",
-    }
-)
-"""The systems and their packages; each package has a function `make`."""
+SYSTEMS = ("lanes", "automations", "calls", "field_service", "notifications")
+"""The systems, each a package of this name in `headway.systems` with a function `make`."""
 
 
 def complete_system(incomplete: str) -> list[str]:
@@ -110,12 +101,11 @@ def system_package(name: str) -> str:
     Raises:
         InvalidValue: there is no such system; the hint has similar names.
     """
-    package = SYSTEMS.get(name)
-    if package is None:
+    if name not in SYSTEMS:
         message = f"there is no system {name!r}"
         hint = did_you_mean(name, SYSTEMS, f"there are {', '.join(SYSTEMS)}")
         raise InvalidValue(message, hint=hint)
-    return package
+    return f"headway.systems.{name}"
 
 
 def make_link(settings: Settings) -> OpenLink:

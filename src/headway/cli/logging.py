@@ -91,9 +91,8 @@ class _StderrHandler(logging.Handler):
             self.handleError(record)
 
 
-def _fields(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
+def _fields(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
     """Turn a message such as `job failed kind=%(kind)s` into an event and its fields."""
-    del logger, name
     given = event.pop("positional_args", None)
     if isinstance(given, dict) and given:
         event["event"] = _FIRST_FIELD.split(event["_record"].msg, maxsplit=1)[0]
@@ -101,25 +100,22 @@ def _fields(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
     return event
 
 
-def hide_secrets(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
+def hide_secrets(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
     """Mask values whose names suggest secrets, and what looks like a secret within texts.
 
     The latter are credentials in URLs and headers, tokens, and values after names that suggest
     secrets (`signature=...`).
     """
-    del logger, name
     shown = cast("EventDict", hidden_value(event))
     return {name: event[name] if name in _INNER else one for name, one in shown.items()}
 
 
-def _in_order(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
+def _in_order(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
     """Put the fields that every line has first, so that lines can be read one below another."""
-    del logger, name
     return {name: event[name] for name in _FIRST if name in event} | dict(event)
 
 
-def _printable(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
-    del logger, name
+def _printable(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
     return {
         key: "\n".join(map(printable, one.splitlines())) if isinstance(one, str) else one
         for key, one in event.items()

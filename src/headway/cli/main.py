@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from errno import EACCES, ELOOP, ENAMETOOLONG, EPERM
 from importlib import import_module
 from io import FileIO, TextIOWrapper
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import typer
@@ -34,50 +33,42 @@ class Entry(NamedTuple):
     app: str = "app"
 
 
-COMMANDS: Mapping[str, Entry] = MappingProxyType(
-    {
-        "run": Entry(
-            "commands.worker", "Run an App in one process, with a live status line.", "run_app"
-        ),
-        "serve": Entry("commands.serve", "Serve the HTTP API and do the store's maintenance."),
-        "dispenserd": Entry(
-            "commands.serve", "Serve unmodified dispenserd clients.", "dispenserd_app"
-        ),
-        "worker": Entry("commands.worker", "Claim jobs and run their handlers."),
-        "bridge": Entry("commands.bridge", "Read messages from Kafka and publish to it."),
-        "top": Entry("commands.top", "Watch lanes, gates and jobs live, and act on them."),
-        "send": Entry("commands.send", "Send a job, or many copies of it."),
-        "jobs": Entry("commands.jobs", "List jobs."),
-        "job": Entry("commands.jobs", "Show a job with its runs and its trail.", "job_app"),
-        "why": Entry("commands.jobs", "Explain why a job is not running.", "why_app"),
-        "lanes": Entry("commands.lanes", "List lanes, or change a lane's settings."),
-        "gates": Entry("commands.gates", "List gates, or change one."),
-        "pause": Entry(
-            "commands.gates", "Pause everything, a lane, a tenant, a kind or a gate.", "pause_app"
-        ),
-        "resume": Entry("commands.gates", "Resume what was paused.", "resume_app"),
-        "cancel": Entry("commands.moves", "Cancel jobs by id or filter.", "cancel_app"),
-        "retry": Entry(
-            "commands.moves", "Retry dead or cancelled jobs by id or filter.", "retry_app"
-        ),
-        "timetable": Entry("commands.timetable", "List recurring entries, or change one."),
-        "automations": Entry(
-            "commands.automations", "List recurring sessions against repositories."
-        ),
-        "audit": Entry("commands.doctor", "Check that permits match their holders.", "audit_app"),
-        "doctor": Entry("commands.doctor", "Check the store, its gates and its jobs for problems."),
-        "migrate": Entry("commands.migrate", "Create a store, or upgrade its schema."),
-        "import": Entry(
-            "commands.files", "Create jobs from a file with an importer of the App.", "import_app"
-        ),
-        "export": Entry("commands.files", "Export jobs with their runs as JSON Lines."),
-        "copy": Entry("commands.migrate", "Copy a stopped store into an empty one.", "copy_app"),
-        "token": Entry("commands.token", "List, create, rotate and revoke API tokens."),
-        "simulate": Entry("commands.simulate", "Run a scenario in virtual time."),
-        "carrier": Entry("commands.carrier", "Simulate a phone carrier with Twilio's API."),
-        "version": Entry("global_options", "Show the version."),
-    }
-)
+COMMANDS: Mapping[str, Entry] = {
+    "run": Entry(
+        "commands.worker", "Run an App in one process, with a live status line.", "run_app"
+    ),
+    "serve": Entry("commands.serve", "Serve the HTTP API and do the store's maintenance."),
+    "dispenserd": Entry("commands.serve", "Serve unmodified dispenserd clients.", "dispenserd_app"),
+    "worker": Entry("commands.worker", "Claim jobs and run their handlers."),
+    "bridge": Entry("commands.bridge", "Read messages from Kafka and publish to it."),
+    "top": Entry("commands.top", "Watch lanes, gates and jobs live, and act on them."),
+    "send": Entry("commands.send", "Send a job, or many copies of it."),
+    "jobs": Entry("commands.jobs", "List jobs."),
+    "job": Entry("commands.jobs", "Show a job with its runs and its trail.", "job_app"),
+    "why": Entry("commands.jobs", "Explain why a job is not running.", "why_app"),
+    "lanes": Entry("commands.lanes", "List lanes, or change a lane's settings."),
+    "gates": Entry("commands.gates", "List gates, or change one."),
+    "pause": Entry(
+        "commands.gates", "Pause everything, a lane, a tenant, a kind or a gate.", "pause_app"
+    ),
+    "resume": Entry("commands.gates", "Resume what was paused.", "resume_app"),
+    "cancel": Entry("commands.moves", "Cancel jobs by id or filter.", "cancel_app"),
+    "retry": Entry("commands.moves", "Retry dead or cancelled jobs by id or filter.", "retry_app"),
+    "timetable": Entry("commands.timetable", "List recurring entries, or change one."),
+    "automations": Entry("commands.automations", "List recurring sessions against repositories."),
+    "audit": Entry("commands.doctor", "Check that permits match their holders.", "audit_app"),
+    "doctor": Entry("commands.doctor", "Check the store, its gates and its jobs for problems."),
+    "migrate": Entry("commands.migrate", "Create a store, or upgrade its schema."),
+    "import": Entry(
+        "commands.files", "Create jobs from a file with an importer of the App.", "import_app"
+    ),
+    "export": Entry("commands.files", "Export jobs with their runs as JSON Lines."),
+    "copy": Entry("commands.migrate", "Copy a stopped store into an empty one.", "copy_app"),
+    "token": Entry("commands.token", "List, create, rotate and revoke API tokens."),
+    "simulate": Entry("commands.simulate", "Run a scenario in virtual time."),
+    "carrier": Entry("commands.carrier", "Simulate a phone carrier with Twilio's API."),
+    "version": Entry("global_options", "Show the version."),
+}
 """The commands, in the order of the help."""
 
 

@@ -91,7 +91,6 @@ def make_systems(names: Sequence[str], settings: Settings, store_url: str) -> Sy
     """Create systems, each with its own table of the settings, without opening anything.
 
     Args:
-        names: Names of the systems; duplicates are ignored.
         store_url: URL of the store; by default the directory is next to it.
     """
     wanted = {name: system_package(name) for name in dict.fromkeys(names)}

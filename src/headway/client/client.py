@@ -208,9 +208,6 @@ class Client:
             key: the reference of the job's run, or a key it is known by.
             event: id of the event; each event is applied once.
 
-        Returns:
-            The store's reply.
-
         Raises:
             CallerError: the signal specifies nothing or too much.
             StoreError: the server cannot serve the call now.
@@ -349,9 +346,6 @@ class Client:
         """Run a worker until SIGTERM or Ctrl-C; a second signal does not wait for handlers.
 
         A third signal kills the process at once.
-
-        Args:
-            app: the App whose handlers run here.
         """
         event_loop.run(self._work(app, options))
 

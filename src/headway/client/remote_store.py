@@ -95,7 +95,6 @@ class Workers:
         return await self._poller_of(request.worker).claim(request)
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
-        """See `Store.settle`."""
         now = self._timing.wall_at()
         reply = await self._work(settle_call(request.worker, request.outcomes, now))
         return reply.read(read_verdicts)
@@ -232,7 +231,6 @@ class RemoteStore:
     # ------------------------------------------------------------------------------ producers
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Sent]:
-        """See `Store.enqueue`."""
         if not jobs:
             return []
         now = self._timing.wall_at()
@@ -240,7 +238,6 @@ class RemoteStore:
         return reply.read(read_sent)
 
     async def signal(self, signal: Signal) -> SignalReply:
-        """See `Store.signal`."""
         path = f"/v1/signals/{path_part(signal.key)}"
         reply = await self.post(path, signal_body(signal))
         return reply.read(partial(read_record, SignalReply))
@@ -261,11 +258,9 @@ class RemoteStore:
             await self._in_loop(poller.wait())
 
     async def settle(self, request: SettleRequest) -> list[Verdict]:
-        """See `Store.settle`."""
         return await self._in_loop(self._workers.settle(request))
 
     async def beat(self, request: BeatRequest) -> BeatReply:
-        """See `Store.beat`."""
         return await self._in_loop(self._workers.beat(request))
 
     # ------------------------------------------------------------------------------ operators
@@ -381,19 +376,15 @@ class RemoteStore:
     # ------------------------------------------------------------------ done by the server itself
 
     async def restore(self, jobs: Sequence[InFlight]) -> list[Sent]:
-        """Refused."""
         _refuse("restore", jobs)
 
     async def fire(self, request: FireRequest) -> FireReply:
-        """Refused."""
         _refuse("fire", request)
 
     async def sweep(self, n: int, *, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepReply:
-        """Refused."""
         _refuse("sweep", (n, keep_trail_ms))
 
     async def lead(self, role: str, holder: str, lease_ms: int) -> int | None:
-        """Refused."""
         _refuse("lead", (role, holder, lease_ms))
 
     # ----------------------------------------------------------------------- calls and closing

@@ -147,7 +147,6 @@ class Authenticator:
         """Authenticate a caller and check a permission.
 
         Args:
-            authorization: the Authorization header, if sent.
             own_limit: whether this request counts against a rate limit of its own.
 
         Raises:

@@ -125,7 +125,6 @@ def build(service: Service, systems: Sequence[System] = ()) -> FastAPI:
 
     Args:
         service: closed when the app shuts down; its store is not.
-        systems: systems to serve as well.
 
     Raises:
         InvariantBroken: a route has no policy, or the path of another route.

@@ -197,7 +197,6 @@ async def held_jobs(
     """Read running and awaiting jobs with their runs, in order of their starts.
 
     Args:
-        workers: the workers that may hold them.
         each: maximum number of jobs of each worker.
         most: number of jobs after which no further worker is read.
     """

@@ -248,11 +248,7 @@ def _refuse_repeated_key(members: list[tuple[str, object]]) -> None:
 
 
 class StrictRequest(Request):
-    """A request whose JSON is decoded strictly.
-
-    Args:
-        adapter: adapter for the model of the body; None if it has no model.
-    """
+    """A request whose JSON is decoded strictly, and validated by the `adapter` of its model."""
 
     def __init__(
         self, scope: Scope, receive: Receive, adapter: TypeAdapter[Any] | None = None

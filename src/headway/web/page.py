@@ -57,7 +57,6 @@ class PageView:
     """One view of a page: the caller and the values of the URL.
 
     Attributes:
-        reads: Reads shared by several pages.
         caller: `DashboardPage.read` must show no more than the HTTP API shows to this caller.
         values: The page's `params` from the URL; "" for those that are missing.
     """
@@ -171,7 +170,6 @@ class DashboardPage:
         title: Text in the menu and heading of the page.
         fragments: Blocks of the template that are kept live, each within an element with the
             block's name as id.
-        permission: Permission that a caller needs.
         reach: Raises Forbidden if the caller's scope does not cover the page.
         package: Package that contains the `templates` folder.
     """
@@ -215,7 +213,6 @@ class BoundAction:
 
     Attributes:
         path: The route's path, with placeholders.
-        permission: The permission that the route requires.
         reach: Raises Forbidden if the caller's scope does not cover the route's resource.
     """
 

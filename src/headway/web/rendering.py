@@ -148,8 +148,7 @@ _IN_SENTENCE = re.compile(
     r"|(?P<job>\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b)"
 )
 _JOB = Markup('<a class="id" href="{}" title="{}">{}</a>')
-_WHEN = Markup('<time datetime="{}" data-when="{}" title="{}">{}</time>')
-_AGE = Markup('<time datetime="{}" data-age="{}" title="{}">{}</time>')
+_TIME = Markup('<time datetime="{}" data-{}="{}" title="{}">{}</time>')
 _FIRE = Markup(
     '<a class="fire {}" href="{}"><span class="hide">{} </span><span aria-hidden="true">{}</span>'
     " {}</a>"
@@ -165,7 +164,6 @@ _SIGNS = {
     "waiting": "…",
     "parked": "…",
 }
-_LEFT = Markup('<time datetime="{}" data-left="{}" title="{}">{}</time>')
 
 
 @cache
@@ -319,35 +317,35 @@ def when(at: int | None) -> Markup | str:
     if at >= MAX_AT:
         return "indefinitely"
     iso = format_instant(at)
-    return _WHEN.format(iso, at, iso, f"{iso[:10]} {iso[11:19]} UTC")
+    return _TIME.format(iso, "when", at, iso, f"{iso[:10]} {iso[11:19]} UTC")
 
 
 @pass_context
 def age(context: Context, at: int | None) -> Markup | str:
     """Return the time since an instant; the script counts up."""
-    return _counted(context, _AGE, at, -1)
+    return _counted(context, "age", at, -1)
 
 
 @pass_context
 def left(context: Context, at: int | None) -> Markup | str:
     """Return the time until an instant; the script counts down."""
-    return _counted(context, _LEFT, at, 1)
+    return _counted(context, "left", at, 1)
 
 
-def _counted(context: Context, markup: Markup, at: int | None, sign: int) -> Markup | str:
+def _counted(context: Context, what: str, at: int | None, sign: int) -> Markup | str:
     if at is None:
         return NONE
     if at >= MAX_AT:
         return "indefinitely"
     # The passing of time must not change a live fragment: it has only the instant.
     text = "" if context.get("live") else span(max(0, sign * (at - context["now"])))
-    return _time(markup, at, text)
+    return _time(what, at, text)
 
 
 @lru_cache(SHOWN_AGAIN)
-def _time(markup: Markup, at: int, text: str) -> Markup:
+def _time(what: str, at: int, text: str) -> Markup:
     iso = format_instant(at)
-    return markup.format(iso, at, iso, text)
+    return _TIME.format(iso, what, at, iso, text)
 
 
 @lru_cache(SHOWN_AGAIN)

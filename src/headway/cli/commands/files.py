@@ -71,7 +71,6 @@ def output(path: Path | None, *, force: bool) -> Generator[_Write]:
 
     Args:
         path: The file; None for standard output.
-        force: Overwrite an existing file.
 
     Raises:
         InvalidValue: the file exists, or cannot be written.
@@ -207,9 +206,6 @@ class Import:
 
         After an error of the store, `tally` has the result so far. Repeating an import does not
         duplicate jobs to which the importer gives a key or an id.
-
-        Args:
-            lines: The lines of the file, each a JSON value.
         """
         size = jobs = held = 0
         for number, line in enumerate(lines, start=1):

@@ -176,7 +176,6 @@ class Now(Generic[Seen]):
     find: Callable[[Seen], FindingTexts | None]
 
     def check(self, facts: Seen) -> Sequence[RuleFinding] | None:
-        """See `Rule.check`."""
         found = self.find(facts)
         return None if found is None else _findings(found)
 
@@ -197,7 +196,6 @@ class Lasts(Generic[Seen]):
     _since: dict[str, int] = field(default_factory=dict[str, int], init=False)
 
     def check(self, facts: Seen) -> Sequence[RuleFinding] | None:
-        """See `Rule.check`."""
         found = self.find(facts)
         if found is None:
             return None
@@ -206,7 +204,6 @@ class Lasts(Generic[Seen]):
         return _findings({one: found[one](ms) for one, ms in lasted.items() if ms >= self.for_ms})
 
     def state(self, ahead_ms: int) -> RuleState:
-        """See `StatefulRule.state`."""
         return RuleState(since={subject: at + ahead_ms for subject, at in self._since.items()})
 
     def restore(self, state: RuleState, standing: Collection[str], ahead_ms: int) -> None:
@@ -237,7 +234,6 @@ class Grows(Generic[Seen]):
     )
 
     def check(self, facts: Seen) -> Sequence[RuleFinding] | None:
-        """See `Rule.check`."""
         counts = self.counts(facts)
         return None if counts is None else _findings(self.find(self._note(counts, facts.at)))
 
@@ -256,7 +252,6 @@ class Grows(Generic[Seen]):
         return {label: sum(count for _, count in grown) for label, grown in self._grown.items()}
 
     def state(self, ahead_ms: int) -> RuleState:
-        """See `StatefulRule.state`."""
         grown = {
             label: [(at + ahead_ms, count) for at, count in each]
             for label, each in self._grown.items()

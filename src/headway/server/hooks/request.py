@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hmac
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeGuard
 from urllib.parse import parse_qsl
 
+from cryptography.exceptions import InvalidSignature
 from fastapi import Request
 
 from headway.core.errors import InvalidValue, Unauthenticated
@@ -195,6 +196,15 @@ def any_same(expected: Iterable[bytes], given: bytes) -> bool:
     for one in expected:
         same |= hmac.compare_digest(one, given)
     return same
+
+
+def is_signed(verify: Callable[..., None], *given: object) -> bool:
+    """Return whether a public key's `verify` accepts these arguments."""
+    try:
+        verify(*given)
+    except InvalidSignature:
+        return False
+    return True
 
 
 def strict_base64(text: str) -> bytes | None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import cast
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -22,6 +21,7 @@ from headway.server.hooks.request import (
     HookRequest,
     check_fresh,
     is_object,
+    is_signed,
     refuse,
     strict_base64,
 )
@@ -97,16 +97,17 @@ class SendGrid:
     only_refs: bool = False
 
     def verify(self, request: HookRequest, now: int) -> None:
-        """See `WebhookProvider.verify`."""
         encoded, timestamp = request.needed(SIGNATURE), request.needed(TIMESTAMP)
         signature = strict_base64(encoded) if len(encoded) <= _MOST_SIGNATURE else None
         signed = timestamp.encode("utf-8", "replace") + request.body
-        if signature is None or not any(_fits(key, signature, signed) for key in self.public_keys):
+        algorithm = ECDSA(SHA256())
+        if signature is None or not any(
+            is_signed(key.verify, signature, signed, algorithm) for key in self.public_keys
+        ):
             refuse()
         check_fresh(timestamp, now, self.tolerance_ms)
 
     def signals(self, request: HookRequest) -> Sequence[Signal]:
-        """See `WebhookProvider.signals`."""
         return [one for event in read_events(request) for one in self._signals_of(event)]
 
     def _signals_of(self, event: MailEvent) -> list[Signal]:
@@ -149,11 +150,3 @@ def _event(body: Mapping[str, object]) -> MailEvent | None:
         reason=bounded_text(reason, MAX_REASON),
         body=body,
     )
-
-
-def _fits(key: EllipticCurvePublicKey, signature: bytes, signed: bytes) -> bool:
-    try:
-        key.verify(signature, signed, ECDSA(SHA256()))
-    except InvalidSignature:
-        return False
-    return True

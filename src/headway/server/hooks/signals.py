@@ -163,13 +163,13 @@ class StatusMeaning:
         label = bounded_text(status.upper().replace("-", "_"))
         bounded = bounded_text(reason, MAX_REASON)
         note = Signal(
-            key=key, event=_event(event, "note"), kind=SignalKind.NOTE, label=label, reason=bounded
+            key=key, event=f"{event}:note", kind=SignalKind.NOTE, label=label, reason=bounded
         )
         if self.kind is SignalKind.NOTE:
             return [note]
         main = Signal(
             key=key,
-            event=_event(event, self.kind),
+            event=f"{event}:{self.kind}",
             kind=self.kind,
             decided=self.decided,
             body=_encoded(body),
@@ -196,10 +196,6 @@ def event_id(*parts: str) -> str:
 def digest_id(data: bytes) -> str:
     """Build the id of an event from its content."""
     return f"sha256:{sha256(data).hexdigest()}"
-
-
-def _event(event: str, kind: str) -> str:
-    return f"{event}:{kind}"
 
 
 def _encoded(body: Mapping[str, object]) -> bytes | None:

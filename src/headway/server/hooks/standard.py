@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from headway.contract.signals import Signal
@@ -22,6 +21,7 @@ from headway.server.hooks.request import (
     any_same,
     check_fresh,
     is_object,
+    is_signed,
     refuse,
     strict_base64,
 )
@@ -53,7 +53,6 @@ class StandardWebhooks:
     tolerance_ms: int = TOLERANCE_MS
 
     def verify(self, request: HookRequest, now: int) -> None:
-        """See `WebhookProvider.verify`."""
         own, timestamp = request.needed(ID), request.needed(TIMESTAMP)
         signatures = request.needed(SIGNATURE).split(" ")
         if len(own) > _MOST_ID or len(signatures) > _MOST_SIGNATURES:
@@ -93,14 +92,6 @@ class StandardWebhooks:
         if version == "v1a":
             data = strict_base64(text)
             return data is not None and any(
-                _signed_by(key, data, signed) for key in self.public_keys
+                is_signed(key.verify, data, signed) for key in self.public_keys
             )
         return False
-
-
-def _signed_by(key: Ed25519PublicKey, signature: bytes, signed: bytes) -> bool:
-    try:
-        key.verify(signature, signed)
-    except InvalidSignature:
-        return False
-    return True

@@ -192,12 +192,10 @@ class Twilio:
     shared_keys: Sequence[str] = field(default=(), repr=False)
 
     def verify(self, request: HookRequest, now: int) -> None:
-        """See `WebhookProvider.verify`."""
         del now  # the signature has no timestamp
         check_twilio(request, auth_tokens=self.auth_tokens, shared_keys=self.shared_keys)
 
     def signals(self, request: HookRequest) -> Sequence[Signal]:
-        """See `WebhookProvider.signals`."""
         if not request.is_form:
             return []
         return status_signals(read_form(request.body), request.asked("ref"))

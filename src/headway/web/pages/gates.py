@@ -189,38 +189,30 @@ async def capacity_of(view: PageView, gate: str) -> FormValues:
     return {"capacity": "" if found.capacity in {None, UNLIMITED} else str(found.capacity)}
 
 
-async def _capacity(view: PageView) -> FormValues:
-    return await capacity_of(view, view.values["gate"])
-
-
 AT_MOST = Field(name="capacity", label="At most", kind="number", required=True)
-CAPACITY = _on_gate(
-    name="set-gate-capacity",
-    label="Set capacity",
-    title="Set the capacity of {gate}",
-    explains="This overrides what code declares until it is reset. No permit is taken back.",
-    endpoint=routes.set_gate,
-    call=lambda values: RouteCall(
-        path={"name": values["gate"]},
-        body={"capacity": int_of(values, "capacity")},
-    ),
-    done="{gate} has a capacity of {capacity}.",
-    fields=(AT_MOST, REASON),
-    prefill=_capacity,
+
+
+def _set_number(number: str, explains: str) -> Action:
+    return _on_gate(
+        name=f"set-gate-{number}",
+        label=f"Set {number}",
+        title=f"Set the {number} of {{gate}}",
+        explains=explains,
+        endpoint=routes.set_gate,
+        call=lambda values: RouteCall(
+            path={"name": values["gate"]}, body={number: int_of(values, "capacity")}
+        ),
+        done=f"{{gate}} has a {number} of {{capacity}}.",
+        fields=(AT_MOST, REASON),
+        prefill=lambda view: capacity_of(view, view.values["gate"]),
+    )
+
+
+CAPACITY = _set_number(
+    "capacity", "This overrides what code declares until it is reset. No permit is taken back."
 )
-LIMIT = _on_gate(
-    name="set-gate-limit",
-    label="Set limit",
-    title="Set the limit of {gate}",
-    explains="Starts in each window. This overrides what code declares until it is reset.",
-    endpoint=routes.set_gate,
-    call=lambda values: RouteCall(
-        path={"name": values["gate"]},
-        body={"limit": int_of(values, "capacity")},
-    ),
-    done="{gate} has a limit of {capacity}.",
-    fields=(AT_MOST, REASON),
-    prefill=_capacity,
+LIMIT = _set_number(
+    "limit", "Starts in each window. This overrides what code declares until it is reset."
 )
 RESET = _on_gate(
     name="reset-gate",

@@ -333,19 +333,14 @@ async def read_cascades(view: PageView) -> TemplateContext:
     app = view.service.app
     kinds = [] if app is None else [one.name for one in app.kinds.values() if one.options.cascade]
     asked = [kind] if kind else kinds[:MOST_KINDS]
-    tenants = caller.tenants or (None,)
+    wanted: list[tuple[str | None, tuple[State, ...]]] = [
+        (one, states) for one in asked for states in (*_TAKING, _BETWEEN)
+    ]
+    wanted += [(kind or None, states) for states in _TAKING]
     queries = [
         JobsQuery(kind=one, tenant=tenant, states=states, limit=CASCADES_LOOKED, newest=True)
-        for tenant in tenants
-        for one in asked
-        for states in (*_TAKING, _BETWEEN)
-    ]
-    queries += [
-        JobsQuery(
-            kind=kind or None, tenant=tenant, states=states, limit=CASCADES_LOOKED, newest=True
-        )
-        for tenant in tenants
-        for states in _TAKING
+        for tenant in caller.tenants or (None,)
+        for one, states in wanted
     ]
     key = ("cascades", caller.tenants, caller.lanes, kind)
     found = await view.reads.cached(key, lambda: _find_cascades(view, queries))
