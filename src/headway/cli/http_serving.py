@@ -16,7 +16,7 @@ import structlog
 import typer
 
 from headway.cli.extras import needs_extra
-from headway.cli.options import PortOption
+from headway.cli.options import HostOption, PortOption
 from headway.cli.settings import Settings
 from headway.cli.systems import NONE, Systems
 from headway.contract.store import Store
@@ -40,9 +40,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 class AddressOptions:
     """The address of a server, and the protection of its connections."""
 
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Host name or address to listen on.")
-    ] = "127.0.0.1"
+    host: HostOption = "127.0.0.1"
     port: PortOption = 8080
     tls_cert: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="TLS certificate (PEM).")

@@ -18,6 +18,9 @@ from headway.core.errors import InvalidValue
 from headway.core.naming import did_you_mean, whole_number
 from headway.core.state import State
 
+HostOption = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="Host name or address to listen on.")
+]
 PortOption = Annotated[
     int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")
 ]
@@ -116,6 +119,11 @@ def check_duration(option: typer.CallbackParam, text: str | None) -> str | None:
     return text
 
 
+def duration_option(text: str) -> object:
+    """Return an option for a duration, with this help."""
+    return typer.Option(metavar="DURATION", callback=check_duration, help=text)
+
+
 def read_number(option: str, what: str, text: str) -> tuple[str, int]:
     """Parse an option's value of the form NAME=N.
 
@@ -134,6 +142,10 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation pr
 AppName = Annotated[
     str | None,
     typer.Option("--app", metavar="APP", help="Your App: a file, or module[:name]."),
+]
+KindsApp = Annotated[
+    str | None,
+    typer.Option("--app", metavar="APP", help="Create jobs of the kinds this App defines."),
 ]
 Until = Annotated[
     str | None,

@@ -14,7 +14,7 @@ import structlog
 import typer
 
 from headway.cli.extras import needs_extra
-from headway.cli.options import check_duration
+from headway.cli.options import duration_option
 from headway.cli.progress import Meter
 from headway.cli.settings import Settings
 from headway.contract.store import Store
@@ -64,11 +64,7 @@ class ServeOptions:
     ] = None
     grace: Annotated[
         str | None,
-        typer.Option(
-            metavar="DURATION",
-            callback=check_duration,
-            help="How long handlers may keep running after a stop (default: 30s).",
-        ),
+        duration_option("How long handlers may keep running after a stop (default: 30s)."),
     ] = None
     unknown_kinds: Annotated[
         Literal["retry", "dead"],

@@ -164,7 +164,7 @@ async def define(
     if_match: str | None = None,
     **more: object,
 ) -> Response:
-    """Apply changes to the definitions, all or none.
+    """Apply changes to the definitions, all or none; the reply has the revision as its ETag.
 
     Args:
         more: fields of the reply in addition to the revision.
@@ -179,7 +179,7 @@ async def define(
     revision = await service.store.define(request)
     if any(isinstance(one, DeclareGate | SetGate | ResetGate) for one in items):
         service.gates.forget()
-    return defined(revision, **more)
+    return answer({"revision": revision, **more}, headers=etag(revision))
 
 
 async def close_gate(
@@ -210,8 +210,3 @@ def listed(stats: StatsView, rows: Sequence[object], cursor: str | None) -> Resp
     """Return the reply of a listing, with the revision as its ETag."""
     found = {"rows": rows, "cursor": cursor, "revision": stats.revision, "now": stats.now}
     return answer(found, headers=etag(stats.revision))
-
-
-def defined(revision: int, **more: object) -> Response:
-    """Return the reply of a change, with the revision as its ETag."""
-    return answer({"revision": revision, **more}, headers=etag(revision))

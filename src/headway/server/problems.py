@@ -20,12 +20,9 @@ from headway.core.errors import (
     AccessError,
     BacklogFull,
     CallerError,
-    Forbidden,
-    HandlerError,
     HeadwayError,
     IdConflict,
     InvalidState,
-    InvariantBroken,
     KeyConflict,
     OwnershipError,
     PayloadTooLarge,
@@ -84,14 +81,11 @@ STATUSES: Mapping[type[HeadwayError], int] = {
     TooManyRequests: 429,
     CallerError: 422,
     Unauthenticated: 401,
-    Forbidden: 403,
     AccessError: 403,
     OwnershipError: 409,
     StoreFull: 507,
     StoreError: 503,
     ProviderError: 502,
-    HandlerError: 500,
-    InvariantBroken: 500,
     HeadwayError: 500,
 }
 """The status of each error class; a class that is missing here has that of its nearest base."""
@@ -109,8 +103,8 @@ def problem(
     *,
     code: str,
     detail: str,
+    request: Request,
     hint: str = "",
-    request: Request | None = None,
     headers: Mapping[str, str] | None = None,
     **more: object,
 ) -> Response:
@@ -124,11 +118,10 @@ def problem(
     }
     if hint:
         body["hint"] = hint
-    if request is not None:
-        # For the log. The detail of 401 and 403 contains no data of jobs, so it may be logged.
-        request.state.problem = f"{code}: {detail}" if status in {401, 403} else code
-        if instance := getattr(request.state, "request_id", ""):
-            body["instance"] = f"/requests/{instance}"
+    # For the log. The detail of 401 and 403 contains no data of jobs, so it may be logged.
+    request.state.problem = f"{code}: {detail}" if status in {401, 403} else code
+    if instance := getattr(request.state, "request_id", ""):
+        body["instance"] = f"/requests/{instance}"
     return Response(
         msgspec.json.encode(body | more),
         status_code=status,
@@ -137,7 +130,7 @@ def problem(
     )
 
 
-def problem_of(error: HeadwayError, request: Request | None = None) -> Response:
+def problem_of(error: HeadwayError, request: Request) -> Response:
     """Return the reply for an error, without the details of internal errors."""
     more: dict[str, object] = dict(getattr(error, "problem", {}))
     own = more.pop("status", None)
@@ -233,7 +226,7 @@ def _plain(request: Request, error: HTTPException) -> Response:
     )
 
 
-def unexpected(request: Request | None) -> Response:
+def unexpected(request: Request) -> Response:
     """Return the reply to an internal error; it reveals nothing about the error."""
     return problem(
         500,

@@ -10,6 +10,7 @@ import typer
 from headway.cli.command import command, new_command
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
+from headway.cli.options import KindsApp
 from headway.cli.serving import ServeOptions
 from headway.cli.session import CommandSession
 
@@ -88,10 +89,7 @@ def kafka_in(
     session: CommandSession,
     kafka: KafkaOptions,
     options: InOptions,
-    app_name: Annotated[
-        str | None,
-        typer.Option("--app", metavar="APP", help="Create jobs of the kinds this App defines."),
-    ] = None,
+    app_name: KindsApp = None,
 ) -> None:
     """Read topics and create a job for each message, until SIGTERM or Ctrl-C.
 

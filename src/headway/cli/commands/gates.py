@@ -14,14 +14,13 @@ from headway.cli.failures import NO
 from headway.cli.options import (
     Signed,
     Until,
-    check_duration,
     complete_gate,
     complete_target,
+    duration_option,
     read_number,
 )
 from headway.cli.session import CommandSession
 from headway.contract.definitions import OpenGate, ResetGate, SetGate
-from headway.contract.store import Store
 from headway.contract.views import GatesQuery
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue, UnknownGate
@@ -43,12 +42,7 @@ class GateNumbers:
     limit: Annotated[
         int | None, typer.Option(help="Number of starts a rate allows in its window.")
     ] = None
-    per: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION", callback=check_duration, help='Window of a rate, such as "1h".'
-        ),
-    ] = None
+    per: Annotated[str | None, duration_option('Window of a rate, such as "1h".')] = None
     member: Annotated[
         list[str] | None,
         typer.Option(
@@ -188,11 +182,9 @@ def release(
         Exit: with code 1, the job held no permit there.
     """
     author = session.author(signed.author)
-
-    async def work(store: Store) -> bool:
-        return await store.release_permit(name, job, author, signed.reason)
-
-    released = session.with_store(work)
+    released = session.with_store(
+        lambda store: store.release_permit(name, job, author, signed.reason)
+    )
     session.terminal.reply(
         {"released": released}, "released" if released else f"{job} held no permit of {name}"
     )

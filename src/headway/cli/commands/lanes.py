@@ -10,7 +10,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.defining import define
-from headway.cli.options import Signed, check_duration, complete_lane, read_number
+from headway.cli.options import Signed, complete_lane, duration_option, read_number
 from headway.cli.session import CommandSession
 from headway.cli.terminal import rounded_duration
 from headway.contract.definitions import LaneSpec, ResetLane, SetLane
@@ -50,22 +50,16 @@ class LaneValues:
     ] = None
     target: Annotated[
         str | None,
-        typer.Option(
-            metavar="DURATION",
-            callback=check_duration,
-            help='Target for the latency from due to start, such as "30s".',
-        ),
+        duration_option('Target for the latency from due to start, such as "30s".'),
     ] = None
     max_backlog: Annotated[
         int | None, typer.Option(help="Refuse new jobs when this many are unfinished.")
     ] = None
     lease: Annotated[
         str | None,
-        typer.Option(
-            metavar="DURATION",
-            callback=check_duration,
-            help="How long runs of workers that start from now on stay valid without a heartbeat, "
-            'such as "30s".',
+        duration_option(
+            "How long runs of workers that start from now on stay valid without a heartbeat, such "
+            'as "30s".'
         ),
     ] = None
 

@@ -12,7 +12,7 @@ from uuid_utils import uuid7
 
 from headway.cli.app_file import open_app
 from headway.cli.command import command, new_command
-from headway.cli.options import AppName, check_duration, complete_kind
+from headway.cli.options import AppName, complete_kind, duration_option
 from headway.cli.progress import Meter, progress
 from headway.cli.session import CommandSession
 from headway.cli.text import to_json
@@ -57,11 +57,7 @@ class SendOptions:
     ] = None
     expires: Annotated[
         str | None,
-        typer.Option(
-            metavar="DURATION",
-            callback=check_duration,
-            help='How long after its due time it may still start, such as "1h".',
-        ),
+        duration_option('How long after its due time it may still start, such as "1h".'),
     ] = None
 
 
@@ -288,8 +284,7 @@ def send(
 
 def _print_sent(session: CommandSession, sent: SentJobs) -> None:
     if session.json:
-        jobs = [{"id": one.id, "created": one.created} for one in sent.replies]
-        session.terminal.document({"jobs": jobs, "created": sent.created})
+        session.terminal.document({"jobs": sent.replies, "created": sent.created})
     elif len(sent.replies) == 1:
         session.terminal.line(sent.replies[0].id)
         if not sent.created:

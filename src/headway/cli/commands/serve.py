@@ -12,7 +12,7 @@ from headway.cli.command import command, new_command
 from headway.cli.directory import SystemNames
 from headway.cli.extras import needs_extra
 from headway.cli.logging import configure_logging
-from headway.cli.options import PortOption
+from headway.cli.options import HostOption, KindsApp, PortOption
 from headway.cli.serving import ServeOptions, for_systems, trace_if_enabled
 from headway.cli.serving import serve as serve_jobs
 from headway.cli.session import CommandSession
@@ -22,8 +22,18 @@ from headway.runtime import event_loop
 from headway.runtime.app import App
 
 with needs_extra("server"):
-    from headway.cli.http_serving import AddressOptions, HttpServing
+    from headway.cli.http_serving import (
+        LOOPBACK,
+        AddressOptions,
+        HttpServing,
+        allow_many_files,
+        is_loopback,
+    )
     from headway.cli.systems import make_systems
+    from headway.server.build import alive
+    from headway.server.listener import ListenAddress, Listener
+    from headway.server.service import ServerOptions, Service
+    from headway.systems.lanes.dispenserd import dispenserd as make_app
 
 app = new_command()
 
@@ -33,10 +43,7 @@ def serve(
     session: CommandSession,
     address: AddressOptions,
     options: ServeOptions,
-    app_name: Annotated[
-        str | None,
-        typer.Option("--app", metavar="APP", help="Create jobs of the kinds this App defines."),
-    ] = None,
+    app_name: KindsApp = None,
     system: SystemNames = None,
     work: Annotated[
         bool | None,
@@ -83,13 +90,6 @@ def serve(
         session.terminal.document({"settled": settled})
 
 
-with needs_extra("server"):
-    from headway.cli.http_serving import LOOPBACK, allow_many_files, is_loopback
-    from headway.server.build import alive
-    from headway.server.listener import ListenAddress, Listener
-    from headway.server.service import ServerOptions, Service
-    from headway.systems.lanes.dispenserd import dispenserd as make_app
-
 dispenserd_app = new_command()
 
 log = structlog.stdlib.get_logger("headway.dispenserd")
@@ -98,9 +98,7 @@ log = structlog.stdlib.get_logger("headway.dispenserd")
 @command(dispenserd_app)
 def dispenserd(
     session: CommandSession,
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Host name or address to listen on.")
-    ] = "127.0.0.1",
+    host: HostOption = "127.0.0.1",
     port: PortOption = 8282,
     exposed: Annotated[
         bool,

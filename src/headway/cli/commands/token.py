@@ -9,7 +9,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.defining import definition_request
-from headway.cli.options import Signed, check_duration
+from headway.cli.options import Signed, duration_option
 from headway.cli.session import CommandSession
 from headway.contract.definitions import RevokeToken, Role, SetToken, TokenSpec
 from headway.contract.store import Store
@@ -148,12 +148,7 @@ def rotate_(
     token: _TokenId,
     signed: Signed,
     grace: Annotated[
-        str,
-        typer.Option(
-            metavar="DURATION",
-            callback=check_duration,
-            help='How long the old secret stays valid, such as "1h".',
-        ),
+        str, duration_option('How long the old secret stays valid, such as "1h".')
     ] = "0s",
 ) -> None:
     """Give a token a new secret and print it once; its permissions stay.

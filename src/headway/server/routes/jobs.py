@@ -8,7 +8,6 @@ from fastapi import Body, Query, Response
 from fastapi.openapi.models import Example
 from pydantic import Field
 
-from headway.contract.store import Sent
 from headway.contract.views import FlowsQuery, JobsQuery, JobView
 from headway.core.check import is_job_id
 from headway.core.errors import InvalidValue
@@ -139,8 +138,8 @@ async def send(
         jobs = await make_jobs(service, caller, bodies, repeat_key=repeat_key)
         made = await send_jobs(service, jobs, caller=caller)
     if isinstance(body, JobBody):
-        return json_reply(_made(made[0]), 201 if made[0].created else 200)
-    return json_reply({"jobs": [_made(one) for one in made]})
+        return json_reply(made[0], 201 if made[0].created else 200)
+    return json_reply({"jobs": made})
 
 
 @ROUTES.get("", summary="List jobs", response_model=JOBS)
@@ -247,7 +246,3 @@ async def why(id: str, service: TheService, caller: Reader) -> Response:
         "blocked": bool(found.closed or found.never_fits) or found.state is State.PARKED,
     }
     return answer({**record(found), **facts})
-
-
-def _made(one: Sent) -> dict[str, object]:
-    return {"id": one.id, "created": one.created}

@@ -6,7 +6,7 @@ import hashlib
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import msgspec
@@ -362,7 +362,7 @@ async def _one(
     service: Service, move: Move, id: str, body: ReasonBody, repeat_key: str | None
 ) -> Response:
     content = (id, body.model_dump())
-    return answer(asdict(await move_one(service, move.under(repeat_key, content), id)))
+    return answer(await move_one(service, move.under(repeat_key, content), id))
 
 
 def _outcome_body(

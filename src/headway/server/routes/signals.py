@@ -76,7 +76,10 @@ def signal_urls(service: Service, base: str) -> SignalUrls:
     return SignalUrls(base=options.public_url or base, keys=options.signing_keys)
 
 
-_TRUE, _FALSE = frozenset({"true", "1", "yes", ""}), frozenset({"false", "0", "no"})
+_FLAGS: Mapping[str, bool] = {
+    **dict.fromkeys(("true", "1", "yes", ""), True),
+    **dict.fromkeys(("false", "0", "no"), False),
+}
 
 
 def read_callback(key: str, webhook: HookRequest) -> Sequence[Signal]:
@@ -130,8 +133,7 @@ def _fields(form: Form) -> dict[str, object]:
 
 def _typed(name: str, text: str) -> object:
     if name == "progress":
-        known: Mapping[str, bool] = dict.fromkeys(_TRUE, True) | dict.fromkeys(_FALSE, False)
-        return known.get(text.lower(), text)
+        return _FLAGS.get(text.lower(), text)
     number = whole_number(text, digits=15) if name in {"extend", "after"} else None
     return text if number is None else number
 

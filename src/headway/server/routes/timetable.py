@@ -184,7 +184,7 @@ async def fire_entry(
     reason = f"fired the entry {name}"
     move = Move(verb=Verb.RUN_NOW, edit=Edit(), caller=caller, reason=reason)
     await service.store.act(move.under(repeat_key, name).request([made.id]))
-    return json_reply({"id": made.id, "created": made.created}, 201 if made.created else 200)
+    return json_reply(made, 201 if made.created else 200)
 
 
 async def _found(service: Service, name: str) -> EntryView | None:

@@ -17,7 +17,7 @@ from headway.runtime.tokens import ShownToken, new_token, rotate, shown_token
 from headway.server.access import Reader, needs
 from headway.server.bodies.base import Body, FailFastList, Name, Span, TenantName, When, examples
 from headway.server.caller import OPEN_CALLER, Caller, Permission, permissions
-from headway.server.paging import DEFINED, RepeatKey, WhichPage, check_repeat_key, defined, page_of
+from headway.server.paging import DEFINED, RepeatKey, WhichPage, check_repeat_key, define, page_of
 from headway.server.problems import add_members
 from headway.server.replies import answer, page_model, reply
 from headway.server.routing import TheService, router
@@ -147,10 +147,9 @@ async def make_token(
 async def revoke_token(id: TokenId, service: TheService, caller: Admin) -> Response:
     """Revoke a token; this server refuses it at once, other servers within seconds."""
     await _token(service, caller, id)
-    request = DefineRequest(items=(RevokeToken(id=id),), author=caller.name)
-    revision = await service.store.define(request)
+    revoked = await define(service, caller, RevokeToken(id=id))
     service.tokens.forget(id)
-    return defined(revision)
+    return revoked
 
 
 @ROUTES.post("/{id}/rotate", summary="Rotate a token's secret", response_model=_ROTATED)
