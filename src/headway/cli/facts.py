@@ -159,7 +159,6 @@ def run_row(clock: LocalClock, run: RunView) -> list[str]:
 
 
 def _first_line(error: str) -> str:
-    """Return the first line of an error, without its traceback."""
     return next(iter(error.splitlines()), "")[:200]
 
 

@@ -162,7 +162,6 @@ async def serve(  # noqa: PLR0913  (the options of several commands)
 
 
 def _stop_with_parent(tether: int, worker: Worker) -> None:
-    """Stop the worker when the parent process has exited."""
     loop = asyncio.get_running_loop()
 
     def untied() -> None:

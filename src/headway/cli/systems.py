@@ -84,7 +84,6 @@ class Systems:
 
 
 NONE = Systems()
-"""No systems."""
 
 
 def make_systems(names: Sequence[str], settings: Settings, store_url: str) -> Systems:

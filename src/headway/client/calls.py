@@ -263,7 +263,6 @@ class HttpCalls:
             await transport.close()
 
     async def _try(self, call: HttpCall) -> HttpReply | _Refusal:
-        """Make a call once."""
         transport = self._opened()
         content = None if call.body is None else _encoded(call)
         request = HttpRequest(call.method, call.path, content, call.params, call.headers)

@@ -73,22 +73,19 @@ _log = logging.getLogger("headway.client")
 
 
 class Workers:
-    """The workers of one client; use it only in the loop that owns the connections."""
+    """The workers of one client; use it only in the loop that owns the connections.
+
+    Attributes:
+        pollers_by_seen: the pollers, by the `seen` that their claims return.
+        signal_urls: of the runs claimed here, by their reference.
+    """
 
     def __init__(self, calls: HttpCalls, timing: Timing) -> None:
         self._calls = calls
         self._timing = timing
         self._pollers: OrderedDict[str, WorkerPoller] = OrderedDict()
-        self._pollers_by_seen: dict[int, WorkerPoller] = {}
-        self._signal_urls: OrderedDict[str, str] = OrderedDict()
-
-    def signal_url(self, ref: str) -> str | None:
-        """Return the URL that signals a run claimed here, if it is known."""
-        return self._signal_urls.get(ref)
-
-    def poller(self, seen: int) -> WorkerPoller | None:
-        """Return the poller whose claims returned `seen`, if there is one."""
-        return self._pollers_by_seen.get(seen)
+        self.pollers_by_seen: dict[int, WorkerPoller] = {}
+        self.signal_urls: OrderedDict[str, str] = OrderedDict()
 
     async def claim(self, request: ClaimRequest) -> ClaimReply:
         """See `Store.claim`; it may return jobs from a poll."""
@@ -125,7 +122,7 @@ class Workers:
     async def leave(self) -> None:
         """End all polls, and release their jobs."""
         pollers, self._pollers = self._pollers, OrderedDict()
-        self._pollers_by_seen = {}
+        self.pollers_by_seen = {}
         for worker, poller in pollers.items():
             await poller.leave(worker)
 
@@ -134,14 +131,14 @@ class Workers:
         if poller is None:
             seen = uuid4().int >> 66
             poller = WorkerPoller(self._claim_over_http, self._give_back, self._timing, seen=seen)
-            self._pollers[worker] = self._pollers_by_seen[seen] = poller
+            self._pollers[worker] = self.pollers_by_seen[seen] = poller
             if len(self._pollers) > MOST_WORKERS:
                 self._forget(self._pollers.popitem(last=False)[1])
         return poller
 
     def _forget(self, poller: WorkerPoller) -> None:
-        by_seen = self._pollers_by_seen.items()
-        self._pollers_by_seen = {seen: one for seen, one in by_seen if one is not poller}
+        by_seen = self.pollers_by_seen.items()
+        self.pollers_by_seen = {seen: one for seen, one in by_seen if one is not poller}
 
     async def _claim_over_http(self, request: ClaimRequest, wait_s: float) -> ClaimReply:
         claimed = read_claim((await self._work(request_call(request, wait_s))).body)
@@ -163,7 +160,7 @@ class Workers:
             raise StoreUnavailable(error.message, hint=error.hint) from None
 
     def _note_urls(self, claimed: ClaimResponse) -> None:
-        urls = self._signal_urls
+        urls = self.signal_urls
         for job in claimed.jobs:
             if job.signal_url is not None:
                 urls[job.ref or f"{job.id}:{job.run}"] = job.signal_url
@@ -226,7 +223,7 @@ class RemoteStore:
 
     def signal_url(self, ref: str) -> str | None:
         """Return the URL that signals a run claimed here, if it is known."""
-        return self._workers.signal_url(ref)
+        return self._workers.signal_urls.get(ref)
 
     # ------------------------------------------------------------------------------ producers
 
@@ -251,7 +248,7 @@ class RemoteStore:
     async def wait(self, lanes: Sequence[str], until_at: int | None, seen: int) -> None:
         """See `Store.wait`; this is a long poll for the worker whose claim returned `seen`."""
         del lanes, until_at  # the server knows them from the claim
-        poller = self._workers.poller(seen)
+        poller = self._workers.pollers_by_seen.get(seen)
         if poller is None:
             await self._timing.pause(HINT_S)
         else:

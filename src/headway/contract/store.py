@@ -7,7 +7,7 @@ time it ever used, its clock). An operation may be awaited from any event loop i
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, cast
 
@@ -21,13 +21,8 @@ from headway.contract.signals import Signal, SignalReply
 from headway.contract.views import AuditView, Page, Query
 from headway.core.job import TRAIL_KEPT_MS, NewJob
 
-
-class Clock(Protocol):
-    """Returns the time."""
-
-    def __call__(self) -> int:
-        """Return milliseconds since 1970 UTC. May jump; the store makes its time monotonic."""
-        ...
+Clock = Callable[[], int]
+"""Returns milliseconds since 1970 UTC. May jump; the store makes its time monotonic."""
 
 
 class Sent(msgspec.Struct, frozen=True, gc=False):

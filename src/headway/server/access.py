@@ -281,13 +281,7 @@ class Policy:
         return cast("Caller", request.state.caller)
 
     async def admit(self, request: Request) -> None:
-        """Authenticate a request before its body is read.
-
-        Raises:
-            Unauthenticated: there is no token, or it is unknown or has expired.
-            Forbidden: the caller does not have the permission, or the route is outside its scope.
-            TooManyRequests: the caller's request rate is above the limit.
-        """
+        """Authenticate a request before its body is read, as `Authenticator.admit` does."""
         if self.permission is None:
             request.state.caller = OPEN_CALLER
             return

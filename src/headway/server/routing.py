@@ -19,7 +19,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headway.core.errors import InvalidValue, InvariantBroken
+from headway.core.errors import InvalidValue
 from headway.server.access import Policy, policy_of
 from headway.server.problems import answer_error
 from headway.server.replies import disconnected
@@ -208,11 +208,8 @@ class _FastRoute:
     def __init__(self, route: APIRoute) -> None:
         self.route = route
         self._endpoint: Callable[..., Awaitable[Response]] = route.endpoint
-        policy = policy_of(route)
-        if policy is None:
-            message = f"the route {route.path} has no policy"
-            raise InvariantBroken(message)
-        self._policy = policy
+        # `build` refuses routes without one.
+        self._policy = cast("Policy", policy_of(route))
         hints = get_type_hints(route.endpoint, include_extras=True)
         self._binds = [
             (one.name, _bind(hints[one.name], one.default))

@@ -70,7 +70,6 @@ class ServerOptions:
 
 
 STORE_TIMEOUT_S = 2.0
-"""Timeout of the store."""
 FRESH_S = 1.0
 """How long the result is cached, because the route requires no token."""
 

@@ -235,7 +235,6 @@ class Dashboard:
         given: FormValues,
         wrong: str = "",
     ) -> Response:
-        """Return the form of an action."""
         action = found.action
         of = {name: given.get(name, "") for name in action.of}
         found.check(caller, of)
@@ -267,7 +266,6 @@ class Dashboard:
     async def _perform(
         self, request: Request, caller: Caller, found: BoundAction, form: FormValues
     ) -> Response:
-        """Perform an action, and return the reply."""
         check_form(request, form.get("form", ""))
         values = {name: form.get(name, "") for name in found.action.of}
         found.check(caller, values)

@@ -78,12 +78,9 @@ def automations(session: CommandSession, file: FileName = None) -> None:
     dispatcher = _dispatcher(session, file)
     rows = session.with_app(_app(session, dispatcher), lambda store: listing(store, dispatcher))
     faults = [str(one) for one in dispatcher.faults]
-    if session.json:
-        session.terminal.document({"automations": rows, "errors": faults})
-        _end(session, faults)
-        return
     now = REAL.wall_at()
-    session.terminal.table(
+    session.terminal.listing(
+        {"automations": rows, "errors": faults},
         ["AUTOMATION", "REPOSITORY", "SCHEDULE", "NEXT", "NEWEST", "WHY"],
         [
             (

@@ -82,19 +82,19 @@ def gates(
     With --json: {"gates": [...], "cursor": ...}; the cursor is null on the last page.
     """
     page, now = session.ask_at(GatesQuery(parked=parked, cursor=cursor, limit=limit))
-    if session.json:
-        listed = [record(gate) for gate in page.rows]
-        session.terminal.document({"gates": listed, "cursor": page.cursor})
-        return
     if cursor is not None:
         empty = "no more gates"
     elif parked:
         empty = "no job is parked"
     else:
         empty = "no gates: an App declares them with its first send, or when its worker starts"
-    rows = [gate_row(session.clock, gate, now) for gate in page.rows]
-    session.terminal.table(GATE_COLUMNS, rows, empty=empty)
-    if page.cursor is not None:
+    session.terminal.listing(
+        {"gates": [record(gate) for gate in page.rows], "cursor": page.cursor},
+        GATE_COLUMNS,
+        [gate_row(session.clock, gate, now) for gate in page.rows],
+        empty=empty,
+    )
+    if page.cursor is not None and not session.json:
         session.terminal.remark(f"there are more: --cursor {page.cursor}", "dim")
 
 

@@ -60,16 +60,13 @@ def jobs(  # noqa: PLR0913, PLR0917  (one for each option)
     if not page.rows and page.cursor is None:
         for note in session.with_store(wanted.unknown_names):
             session.terminal.remark(note, "yellow")
-    if session.json:
-        listed = [job_record(job) for job in page.rows]
-        session.terminal.document({"jobs": listed, "cursor": page.cursor})
-        return
-    session.terminal.table(
+    session.terminal.listing(
+        {"jobs": [job_record(job) for job in page.rows], "cursor": page.cursor},
         _COLUMNS,
         [_row(session, job) for job in page.rows],
         empty="no jobs among those looked at" if page.cursor else "no jobs",
     )
-    if page.cursor is not None:
+    if page.cursor is not None and not session.json:
         session.terminal.remark(f"there may be more: --cursor {page.cursor}", "dim")
 
 

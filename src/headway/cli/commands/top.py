@@ -119,7 +119,6 @@ def _with(
 
 
 async def _read_every_view(store: Store, queries: Queries) -> dict[View, Snapshot]:
-    """Take a snapshot for each view."""
     reader = SnapshotReader(store, queries, whole=True)
     found = {View.LANES: await reader.read(View.LANES)}
     for view in STATES:

@@ -96,7 +96,6 @@ async def check_lanes(store: Store) -> list[Finding]:
 
 
 def _worker_for(lane: str) -> str:
-    """Return the command that serves a lane."""
     if lane.startswith("dispenserd/"):
         return "headway dispenserd"
     command = f"headway worker APP --lanes {lane}"

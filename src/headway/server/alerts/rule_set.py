@@ -46,7 +46,6 @@ Seen = TypeVar("Seen")
 """The type of facts that the rules of a rule set evaluate."""
 
 RuleFindings = tuple[Rule[Any], Sequence[RuleFinding]]
-"""A rule and its current findings."""
 
 
 class RuleSet(Generic[Seen]):

@@ -158,7 +158,6 @@ JobId = Annotated[str, Field(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}
 """The id of a job: a UUID in lower case."""
 
 RunNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
-"""The number of a run."""
 
 Text = Annotated[str, Field(max_length=4_000), AfterValidator(without_nul)]
 """A reason or a note: up to 4,000 characters."""

@@ -107,7 +107,6 @@ class HoursBody(Body):
 
 
 AnyGate = Annotated[SlotsBody | RateBody | PoolBody | HoursBody, Field(discriminator="kind")]
-"""A gate to declare, by its kind."""
 
 
 class GateNumbersBody(ReasonBody):

@@ -341,7 +341,6 @@ AnyOutcome = (
     | GaveBackBody
     | UnfitBody
 )
-"""Any outcome; `outcome` distinguishes them."""
 
 
 class SettlementBody(Body):

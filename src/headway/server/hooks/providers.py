@@ -52,11 +52,7 @@ class TwilioTable(Table):
     shared_keys: Keys = ()
 
     def provider(self) -> WebhookProvider:
-        """Return the provider with these keys.
-
-        Raises:
-            InvalidValue: there are no keys.
-        """
+        """Return the provider with these keys."""
         _require_keys("hooks.twilio", self.auth_tokens or self.shared_keys, 'auth_tokens = ["…"]')
         return Twilio(auth_tokens=self.auth_tokens, shared_keys=self.shared_keys)
 
@@ -69,11 +65,7 @@ class SendGridTable(Table):
     only_refs: bool = False
 
     def provider(self) -> WebhookProvider:
-        """Return the provider with these keys.
-
-        Raises:
-            InvalidValue: there are no keys, or one is invalid.
-        """
+        """Return the provider with these keys."""
         _require_keys("hooks.sendgrid", self.public_keys, 'public_keys = ["MFkw…"]')
         keys = [_p256("hooks.sendgrid.public_keys", one) for one in self.public_keys]
         return SendGrid(public_keys=keys, tolerance_ms=self.tolerance, only_refs=self.only_refs)
@@ -86,11 +78,7 @@ class StandardTable(Table):
     tolerance: Span = TOLERANCE_MS
 
     def provider(self, name: str) -> WebhookProvider:
-        """Return the provider with this name and these keys.
-
-        Raises:
-            InvalidValue: there are no keys, or one is invalid.
-        """
+        """Return the provider with this name and these keys."""
         where = f"hooks.standard.{name}"
         _require_keys(where, self.keys, 'keys = ["whsec_…"]')
         return StandardWebhooks(

@@ -24,7 +24,6 @@ from headway.server.long_polling.waiters import ClaimAttempt
 MAX_WANTED = 256
 """Maximum number of lanes and patterns in a poll."""
 MAX_WEIGHT = 1_000
-"""Maximum weight of a lane."""
 
 _Lanes = tuple[tuple[str, int], ...]
 """Names or patterns of lanes, each with its weight."""
