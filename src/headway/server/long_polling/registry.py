@@ -24,35 +24,6 @@ NAME = "long polls"
 
 _log = logging.getLogger("headway.server")
 
-
-class PollerHeartbeat:
-    """The heartbeat of the worker that represents a registry's polls in the store.
-
-    Args:
-        lanes: returns the lanes that clients currently wait for.
-    """
-
-    def __init__(self, store: Store, timing: Timing, lanes: Callable[[], Iterable[str]]) -> None:
-        self._store = store
-        self._timing = timing
-        self._lanes = lanes
-        self._worker = f"polls.{secrets.token_hex(6)}"
-
-    async def keep(self) -> None:
-        """Send beats until cancelled; the lease expires soon after."""
-        while True:
-            await self._timing.pause(BEAT_EVERY_S)
-            lanes = sorted(set(self._lanes()))[:MOST_SERVED]
-            request = BeatRequest(
-                worker=self._worker, lanes=tuple(lanes), name=NAME, lease_ms=PRESENCE_LEASE_MS
-            )
-            try:
-                await self._store.beat(request)
-            except StoreError as error:
-                # A claim reports the error; here it only means that the lanes show fewer workers.
-                _log.debug("beat of long polls failed: %s", error)
-
-
 LIST_EVERY_S = 1.0
 """Seconds between two reads of the lanes while a client waits for a pattern."""
 
@@ -111,7 +82,8 @@ class LongPollRegistry:
         self._waiter_by_worker: dict[str, tuple[Waiters, Waiter]] = {}
         self._listing_task: asyncio.Task[None] | None = None
         self._patterns_waiting = 0
-        self._heartbeat = PollerHeartbeat(store, timing, self._awaited_lanes)
+        # The worker that represents the polls in the store.
+        self._worker = f"polls.{secrets.token_hex(6)}"
         self._heartbeat_task: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -260,11 +232,25 @@ class LongPollRegistry:
             else:
                 yield from (name for name, _ in wanted.expand(()))
 
+    async def _keep_beating(self) -> None:
+        """Send beats until cancelled; the lease expires soon after."""
+        while True:
+            await self._timing.pause(BEAT_EVERY_S)
+            lanes = sorted(set(self._awaited_lanes()))[:MOST_SERVED]
+            request = BeatRequest(
+                worker=self._worker, lanes=tuple(lanes), name=NAME, lease_ms=PRESENCE_LEASE_MS
+            )
+            try:
+                await self._store.beat(request)
+            except StoreError as error:
+                # A claim reports the error; here it only means that the lanes show fewer workers.
+                _log.debug("beat of long polls failed: %s", error)
+
     def _update_tasks(self) -> None:
         """Run the heartbeat while there are waiters, and the listing while any has a pattern."""
         loop = asyncio.get_running_loop()
         if self._groups and self._heartbeat_task is None:
-            self._heartbeat_task = loop.create_task(self._heartbeat.keep(), name="long polls")
+            self._heartbeat_task = loop.create_task(self._keep_beating(), name="long polls")
         elif not self._groups and self._heartbeat_task is not None:
             self._heartbeat_task.cancel()
             self._heartbeat_task = None
