@@ -8,7 +8,7 @@ import uuid
 from codecs import BOM_UTF8
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 
@@ -142,7 +142,8 @@ STEP_BYTES = 8_000_000
 """Size of the arguments above which a step gets fewer rows: a server limits a request."""
 
 
-class RefusedRow(NamedTuple):
+@dataclass(frozen=True, order=True, slots=True)
+class RefusedRow:
     """A row that created no jobs.
 
     Attributes:
@@ -422,8 +423,7 @@ def _opened(file: str) -> Generator[tuple[BinaryIO, int | None]]:
 
 def _print_tally(session: CommandSession, tally: _Tally) -> None:
     if session.json:
-        refused = [one._asdict() for one in tally.refused]
-        session.terminal.document({**asdict(tally), "refused": refused})
+        session.terminal.document(tally)
         return
     parts = [
         counted(tally.rows, "row"),
