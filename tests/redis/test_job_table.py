@@ -237,6 +237,10 @@ def _compare_gate(pair: Pair, gate: str, limit: int) -> None:
         assert ids == memory.parked_ids(gate, [flow], limit)[flow]
         order = normalized(memory.parked_order(gate, flow))
         assert lua.call("Jobs.parked_order", gate, flow + 1) == order
+        orders = lua.call("Jobs.parked_orders", gate, [flow + 1])
+        # A table with the key 1 alone is a list in JSON.
+        assert orders in ([order], {flow + 1: order})
+        assert normalized(memory.parked_orders(gate, [flow])[flow]) == order
     for flow in pair.flows:
         tickets = [[normalized(order), n] for order, n in memory.tickets(gate, flow)]
         assert lua.call("Jobs.tickets", gate, flow + 1) == tickets

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Sequence
 
 from headway.core.claim import may_feed
-from headway.core.flow import Head
+from headway.core.flow import Head, Order
 from headway.core.gates.spec import MAX_CAPACITY, GateUse
 from headway.core.gates.view import GateView
 from headway.core.state import State
@@ -21,37 +21,108 @@ FEED_HEADS = 100
 Each flow is fed as if the gate were its own, because another gate may close the others. Without
 this limit the flows together get many times what the gate has room for, and most are parked again.
 """
+FEW_FLOWS, FEED_REST_MS = 8, 100
+"""Flows of a lane that are fed at a gate at once, or as many as it has room for, and when the next
+ones follow if it still has room.
+
+The first ones usually take all the room, so all others would only be parked again. They leave some
+if they wait for something else.
+"""
 FEED_MORE = 2
 """Heads fed for each ticket that leaves a flow: a flow whose jobs start gets more each time."""
 REFIT = 1_000
 """Most unfit jobs examined again in one step after their gate's capacity changed."""
 
 
-def feed_gate(cache: GateCache, gate: str) -> int:
-    """Feed every flow that waits at a keyed gate, as far as the gate has room.
+def feed_gate(cache: GateCache, gate: str, *, rest: bool = False) -> int:
+    """Feed the flows that wait at a keyed gate, as far as the gate has room.
 
-    Flows are fed in the order of their heads: a head that reserves keeps later ones waiting.
+    Args:
+        rest: whether flows with tickets do not count among the few that are fed.
 
     Returns:
         The number of jobs moved.
     """
-    jobs = cache.ledger.jobs
     moved = 0
-    flows = jobs.parked_flows(gate, -1, FEED_FLOWS)
+    flows = cache.ledger.jobs.parked_flows(gate, -1, FEED_FLOWS)
     while flows:
-        heads = {flow: jobs.parked_heads(gate, flow, 2) for flow in flows}
-        queue = [_place_of(heads[flow][0], flow) for flow in flows]
-        heapq.heapify(queue)
-        each = max(1, FEED_HEADS // len(flows))
-        while queue:
-            _, _, _, flow = heapq.heappop(queue)
-            moved += _feed(cache, gate, flow, heads[flow], each)
-        flows = jobs.parked_flows(gate, flows[-1], FEED_FLOWS)
+        if len(flows) <= FEW_FLOWS:
+            moved += _feed_all(cache, gate, flows)
+        else:
+            moved += _feed_first(cache, gate, flows, rest=rest)
+        flows = cache.ledger.jobs.parked_flows(gate, flows[-1], FEED_FLOWS)
     return moved
 
 
-def _place_of(head: Head, flow: int) -> tuple[int, int, int, int]:
-    return (head.order.priority, head.order.due_at, head.order.seq, flow)
+def _feed_all(cache: GateCache, gate: str, flows: Sequence[int]) -> int:
+    """Feed flows in the order of their heads: a head that reserves keeps later ones waiting."""
+    jobs = cache.ledger.jobs
+    heads = {flow: jobs.parked_heads(gate, flow, 2) for flow in flows}
+    queue = [_place_of(heads[flow][0].order, flow) for flow in flows]
+    heapq.heapify(queue)
+    each = FEED_HEADS // len(flows)
+    moved = 0
+    while queue:
+        _, _, _, flow = heapq.heappop(queue)
+        moved += _feed(cache, gate, flow, heads[flow], each)
+    return moved
+
+
+def _place_of(order: Order, flow: int) -> tuple[int, int, int, int]:
+    return (order.priority, order.due_at, order.seq, flow)
+
+
+def _feed_first(cache: GateCache, gate: str, flows: Sequence[int], *, rest: bool) -> int:
+    """Feed the first of many flows, in the order in which a claim would examine their heads."""
+    jobs = cache.ledger.jobs
+    use = use_at(jobs.parked_heads(gate, flows[0], 1)[0], gate)
+    most = max(FEW_FLOWS, cache.view(use).free)
+    each = max(1, FEED_HEADS // min(most, len(flows)))
+    queue = _ranked(cache, gate, flows)
+    heapq.heapify(queue)
+    moved = 0
+    fed_of: dict[str, int] = {}
+    unfed: list[str] = []
+    while queue:
+        _, _, _, _, _, flow = heapq.heappop(queue)
+        lane = jobs.flow(flow).lane
+        if fed_of.get(lane, 0) >= most:
+            unfed.append(lane)
+        else:
+            fed = _feed(cache, gate, flow, jobs.parked_heads(gate, flow, 2), each)
+            moved += fed
+            if fed > 0 or (not rest and jobs.tickets(gate, flow)):
+                fed_of[lane] = fed_of.get(lane, 0) + 1
+    at = cache.ledger.now + FEED_REST_MS
+    for lane in dict.fromkeys(unfed):
+        _set_timer(cache, gate, at)
+        cache.ledger.wake(lane, at)
+    return moved
+
+
+def _ranked(
+    cache: GateCache, gate: str, flows: Sequence[int]
+) -> list[tuple[int, int, int, int, int, int]]:
+    """Return the rank of each flow's first parked job (see `core.claim.rank`), and the flow."""
+    jobs = cache.ledger.jobs
+    lanes = dict.fromkeys([jobs.flow(flow).lane for flow in flows])
+    rows = cache.ledger.lanes.load(lanes)
+    starts: dict[str, dict[str, int]] = {}
+    levels: dict[str, int] = {}
+    for lane in lanes:
+        row = rows.get(lane)
+        if row is not None and row.current.fair == "tenant":
+            tenants = [jobs.flow(one).tenant for one in flows if jobs.flow(one).lane == lane]
+            starts[lane] = cache.ledger.lanes.tenant_starts(lane, tenants)
+            levels[lane] = row.level
+    orders = jobs.parked_orders(gate, flows)
+    ranked: list[tuple[int, int, int, int, int, int]] = []
+    for flow in flows:
+        key, order = jobs.flow(flow), orders[flow]
+        own = starts[key.lane].get(key.tenant, 0) if key.lane in starts else 0
+        level = max(own, levels.get(key.lane, 0))
+        ranked.append((order.priority, level, own, order.due_at, order.seq, flow))
+    return ranked
 
 
 def feed_flow(cache: GateCache, gate: str, flow: int, left: int) -> int:
@@ -143,8 +214,7 @@ def _mark_unfit(cache: GateCache, gate: str, flow: int) -> list[Head]:
 
 def _examine_more(cache: GateCache, gate: str) -> None:
     """Let the next step go on, because this one has examined as many of a gate's jobs as it may."""
-    place = cache.place_of(gate)
-    cache.change(gate, place.template, place.pool).timer_at = cache.ledger.now
+    _set_timer(cache, gate, cache.ledger.now)
     cache.ledger.wake(None)
 
 
@@ -191,9 +261,14 @@ def arm(cache: GateCache, use: GateUse, kept: int) -> None:
     at = cache.opens_at(view, use.template, min(use.amount + kept, view.most))
     if at is None:
         return
-    row = cache.find(use.name)
+    _set_timer(cache, use.name, at)
+
+
+def _set_timer(cache: GateCache, gate: str, at: int) -> None:
+    row = cache.find(gate)
     if row is None or row.timer_at is None or row.timer_at > at:
-        cache.change(use.name, use.template).timer_at = at
+        place = cache.place_of(gate)
+        cache.change(gate, place.template, place.pool).timer_at = at
 
 
 def run_timers(cache: GateCache, limit: int) -> tuple[int, int]:
@@ -206,7 +281,7 @@ def run_timers(cache: GateCache, limit: int) -> tuple[int, int]:
     moved = 0
     for gate in gates:
         _run_timer(cache, gate)
-        moved += feed_gate(cache, gate)
+        moved += feed_gate(cache, gate, rest=True)
     return len(gates), moved
 
 

@@ -160,6 +160,10 @@ class JobTable(Protocol):
         """Return the order of the first of the `parked_heads`; None if there are none."""
         ...
 
+    def parked_orders(self, gate: str, flows: Sequence[int]) -> Mapping[int, Order]:
+        """Return the same by flow, for those that have any."""
+        ...
+
     def parked_counts(self, gates: Sequence[str], limit: int) -> Mapping[str, int]:
         """Return how many jobs are parked at each gate, including unfit ones, up to `limit`."""
         ...

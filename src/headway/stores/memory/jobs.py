@@ -228,6 +228,10 @@ class MemoryJobs:
         bucket = self._index.bucket("parked", (gate, flow))
         return bucket[0] if bucket else None
 
+    def parked_orders(self, gate: str, flows: Sequence[int]) -> dict[int, Order]:
+        orders = {flow: self.parked_order(gate, flow) for flow in flows}
+        return {flow: order for flow, order in orders.items() if order is not None}
+
     def parked_counts(self, gates: Sequence[str], limit: int) -> dict[str, int]:
         return {one: min(limit, len(self._index.bucket("parked at", one))) for one in gates}
 

@@ -383,6 +383,19 @@ class FairnessGroup(ConformanceGroup):
         await rig.add_many(300, tenant="acme", kind="free")
         assert await turns(worker, n, 10, claims=3) == ["beta", "core"] * 5
 
+    async def test_many_tenants_share_a_keyed_gate_by_weight(self, rig: Rig) -> None:
+        worker = await fair_lane(rig, acme=3)
+        await rig.add_many(9, tenant="acme", gates=(keyed(REPO, url="a"),))
+        for n in range(20):
+            await rig.add_many(3, tenant=f"t{n}", gates=(keyed(REPO, url="a"),))
+        fed = 0
+        for _ in range(2):
+            got = Counter(await turns(worker, 3, 23))
+            assert got == {"acme": 3} | {f"t{n}": 1 for n in range(20)}
+            # The jobs of few tenants are examined for each start, not those of all.
+            assert await rig.total("fed") - fed <= 9 * 23
+            fed = await rig.total("fed")
+
     async def test_tenant_held_back_by_full_gates_does_not_catch_up(self, rig: Rig) -> None:
         worker = await fair_lane(rig)
         await rig.add_many(60, tenant="beta", gates=(LINE,))

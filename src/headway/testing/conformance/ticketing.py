@@ -37,6 +37,17 @@ async def hold_a_and_b(rig: Rig) -> list[Claimed]:
     return runs
 
 
+async def next_start(rig: Rig) -> Claimed:
+    """Claim whenever the last claim says that there may be work, until a job starts."""
+    for _ in range(20):
+        reply = await rig.worker.ask()
+        if reply.jobs:
+            return reply.jobs[0]
+        assert reply.next_at is not None
+        rig.clock.jump_to(max(rig.clock(), reply.next_at))
+    pytest.fail("nothing started in 20 claims")
+
+
 class TicketGroup(ConformanceGroup):
     """No feed is lost, and no job that cannot start blocks another."""
 
@@ -67,6 +78,24 @@ class TicketGroup(ConformanceGroup):
         await rig.worker.settle(Succeeded(run.id, run.run))
         await rig.act(Verb.EDIT, jobs[1].id, edit=edit)
         assert await rig.worker.take_ids(9) == [jobs[2].id]
+
+    async def test_one_of_many_flows_starts_if_the_others_wait_for_something_else(
+        self, rig: Rig
+    ) -> None:
+        run = await rig.start(gates=(A,))
+        for n in range(30):
+            await rig.add_many(2, gates=(A, keyed(LINE)), tenant=f"t{n}")
+        jobs = await rig.add_many(2, gates=(A,))
+        await rig.worker.take(99)
+        await rig.close_gate("line")
+        opened_at = rig.clock()
+        for job in jobs:
+            seen = (await rig.worker.ask(9)).seen
+            async with rig.wakes(seen):
+                await rig.worker.settle(Succeeded(run.id, run.run))
+            run = await next_start(rig)
+            assert run.id == job.id
+        assert rig.clock() <= opened_at + 1_000
 
     async def test_ticketed_head_that_parks_elsewhere_feeds_the_next(self, rig: Rig) -> None:
         run_a, _ = await hold_a_and_b(rig)

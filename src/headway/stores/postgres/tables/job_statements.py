@@ -409,6 +409,12 @@ PARKED_IDS = Select(
     " ORDER BY priority, due_at, seq LIMIT $3) AS one",
     of("parked"),
 )
+PARKED_ORDERS = Select(
+    "SELECT want.flow, one.* FROM unnest($2::bigint[]) AS want (flow) CROSS JOIN LATERAL"  # noqa: S608  (names only)
+    f" (SELECT priority, due_at, seq FROM @job AS job WHERE {_AT} AND job.flow = want.flow"
+    " ORDER BY priority, due_at, seq LIMIT 1) AS one",
+    of("parked"),
+)
 _FIT_HERE, _UNFIT_HERE = (one.replace("$1", "gate.name") for one in (_AT, _UNFIT))
 PARKED_COUNTS = Select(
     "SELECT gate.name,"  # noqa: S608  (names only)

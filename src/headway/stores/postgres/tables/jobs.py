@@ -384,6 +384,14 @@ class PostgresJobs(SqlJobs[Session]):
         rows = self._session.each(sql.FIRST_PARKED, (queue,))[queue]
         return Order._make(rows[0][1:]) if rows else None
 
+    def parked_orders(self, gate: str, flows: Sequence[int]) -> dict[int, Order]:
+        known = [self._session.cache.parked.heads(gate, flow, 1) for flow in flows]
+        if all(rows is not None for rows in known):
+            firsts = zip(flows, known, strict=True)
+            return {flow: order_of(rows[0]) for flow, rows in firsts if rows}
+        found = self._session.select(sql.PARKED_ORDERS, gate, Numbers(flows))
+        return {flow: Order(*order) for flow, *order in found}
+
     def parked_counts(self, gates: Sequence[str], limit: int) -> dict[str, int]:
         rows = self._session.select(sql.PARKED_COUNTS, Texts(gates), limit) if gates else ()
         return {gate: min(limit, count) for gate, count in rows}

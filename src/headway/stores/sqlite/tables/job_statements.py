@@ -153,12 +153,16 @@ PARKED_FLOWS = (
     f"{_distinct('flow', 'job_parked', f'{_PARKED} AND parked_at = ?1', '?2')}{_FOUND} LIMIT ?3"
 )
 _FIRST_PARKED = (
-    f"FROM job INDEXED BY job_parked WHERE {_PARKED} AND parked_at = ? AND flow = ?"
+    f"FROM job INDEXED BY job_parked WHERE {_PARKED} AND parked_at = ?1 AND flow = ?2"
     " ORDER BY priority, due_at, seq LIMIT"
 )
-PARKED_HEADS = f"SELECT {HEAD} {_FIRST_PARKED} ?"
+PARKED_HEADS = f"SELECT {HEAD} {_FIRST_PARKED} ?3"
 PARKED_ORDER = f"SELECT priority, due_at, seq {_FIRST_PARKED} 1"
-PARKED_IDS = f"SELECT id {_FIRST_PARKED} ?"
+PARKED_ORDERS = (
+    "SELECT job.flow, job.priority, job.due_at, job.seq FROM carray(?2) AS wanted"  # noqa: S608  (names only)
+    f" CROSS JOIN job ON job.seq = (SELECT seq {_FIRST_PARKED.replace('?2', 'wanted.value')} 1)"
+)
+PARKED_IDS = f"SELECT id {_FIRST_PARKED} ?3"
 COUNT_FIT = (
     "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY job_parked"
     " WHERE state = 2 AND unfit = 0 AND parked_at = ? LIMIT ?)"

@@ -291,6 +291,10 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
         row = self._db.execute(sql.PARKED_ORDER, (gate, flow)).fetchone()
         return Order._make(row) if row is not None else None
 
+    def parked_orders(self, gate: str, flows: Sequence[int]) -> dict[int, Order]:
+        found = self._db.execute(sql.PARKED_ORDERS, (gate, number_list(flows))).fetchall()
+        return {flow: Order(*order) for flow, *order in found}
+
     def parked_counts(self, gates: Sequence[str], limit: int) -> dict[str, int]:
         found: dict[str, int] = {}
         for gate in gates:

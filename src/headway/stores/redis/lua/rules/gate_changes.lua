@@ -69,10 +69,10 @@ function GateChanges.after_change(step, name)
   local row = GateCache.find(step.cache, name)
   CachedGates.forget_view(step.cache, name)
   Feeding.refit(step.cache, name)
-  Feeding.feed_gate(step.cache, name)
+  Feeding.feed_gate(step.cache, name, false)
   if row ~= nil and row.pool ~= '' and row.pool ~= name then
     Feeding.refit(step.cache, row.pool)
-    Feeding.feed_gate(step.cache, row.pool)
+    Feeding.feed_gate(step.cache, row.pool, false)
   end
 end
 

@@ -56,6 +56,15 @@ function JobParking.parked_order(gate, flow)
   return member and read_order(member, #prefix + 1) or nil
 end
 
+-- Return the same by flow, for those that have any.
+function JobParking.parked_orders(gate, flows)
+  local orders = {}
+  for _, flow in ipairs(flows) do
+    orders[flow] = JobParking.parked_order(gate, flow)
+  end
+  return orders
+end
+
 -- Count the jobs parked at a gate, including unfit ones, up to `limit`.
 function JobParking.parked_count(gate, limit)
   local low, high = Codec.prefix(name(gate))
