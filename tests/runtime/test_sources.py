@@ -97,6 +97,23 @@ async def test_missing_jobs_are_created_and_the_others_left_unchanged(
     assert (old.id, old.priority) == (there.id, 7)
 
 
+async def test_missing_job_that_is_not_due_yet_keeps_its_due_time(
+    app: hw.App, store: ObservedStore
+) -> None:
+    @app.job(key="{number}")
+    async def step(job: hw.Job, number: int) -> None: ...
+
+    @app.source()
+    async def steps() -> AsyncIterator[hw.NewJob]:
+        yield step.make(number=1, due="2030-01-01T00:00Z")
+        yield step.make(number=2)
+
+    await app.scan_sources()
+    jobs = {job.key: job for job in (await store.read(JobsQuery(kind="step"))).rows}
+    later = int(datetime(2030, 1, 1, tzinfo=UTC).timestamp() * 1000)
+    assert jobs["1"].due_at == later > jobs["2"].due_at
+
+
 async def test_job_whose_row_has_changed_is_left_unchanged_and_the_others_created(
     app: hw.App, store: ObservedStore
 ) -> None:
@@ -211,6 +228,32 @@ async def test_missing_jobs_are_spread_over_a_window_that_grows_with_their_numbe
     spans = [dues[240 * (tenth + 1)] - dues[240 * tenth] for tenth in range(1, 9)]
     assert all(800 < span < 7_200 for span in spans), spans
     assert (await sync.scan(leads)).missing == 0
+
+
+class Resting(hw.Timing):
+    """Never ends a pause; `rests` is set when the first one begins."""
+
+    def __init__(self) -> None:
+        self.rests = asyncio.Event()
+
+    async def pause(self, seconds: float) -> None:
+        self.rests.set()
+        await asyncio.Event().wait()
+
+
+async def test_scanned_source_is_not_scanned_by_another_process_before_it_is_due_again() -> None:
+    clock, timing = FakeClock(), Resting()
+    app = hw.App(store=open_store("memory://", clock=clock))
+    leads = declare(app, SourceTable(pending=["1"]), every="1m")
+    await app.declare()
+    first = SourceSync(app.store, [leads], app.declare, timing=timing, name="first")
+    task = asyncio.create_task(first.run(leads))
+    await soon(timing.rests)
+    task.cancel()
+    clock.advance(59_999)
+    assert await app.store.lead("source:leads", "second", 1_000) is None
+    clock.advance(1)
+    assert await app.store.lead("source:leads", "second", 1_000) is not None
 
 
 async def test_refused_job_holds_back_no_other_job_of_its_source(
