@@ -45,6 +45,14 @@ def test_time_of_day_fires_on_its_days_only():
     ]
 
 
+@pytest.mark.parametrize("name", ["At", "Cron"])
+def test_time_at_which_a_repeated_hour_is_over_fires_after_it(name: str):
+    tz, day_at = "Europe/Berlin", parse_instant("2026-10-25T00:00+02:00")
+    three = At("03:00", tz=tz) if name == "At" else Cron("0 3 * * *", tz=tz)
+    (found,) = next_fires(three, day_at, 1)
+    assert format_instant(found, tz) == "2026-10-25T03:00:00+01:00"
+
+
 def test_fires_between_excludes_its_start_and_includes_its_end():
     hourly = Cron("0 * * * *")
     hour = 60 * MINUTE

@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import get_ident
@@ -21,7 +21,7 @@ from headway.contract.signals import Decided, Signal, SignalResult
 from headway.contract.views import GatesQuery, JobsQuery, StatsQuery
 from headway.core.errors import BacklogFull, InvalidValue
 from headway.core.job import MAX_BATCH
-from headway.runtime.sources import REBUILD_LEASE_MS, SourceSync
+from headway.runtime.sources import REBUILD_LEASE_MS, SCAN_LEASE_MS, SourceSync
 from headway.runtime.timing import pause
 from headway.stores import open_store
 from headway.testing.clock import FakeClock
@@ -228,6 +228,43 @@ async def test_missing_jobs_are_spread_over_a_window_that_grows_with_their_numbe
     spans = [dues[240 * (tenth + 1)] - dues[240 * tenth] for tenth in range(1, 9)]
     assert all(800 < span < 7_200 for span in spans), spans
     assert (await sync.scan(leads)).missing == 0
+
+
+async def test_each_page_of_missing_jobs_has_its_own_part_of_the_window() -> None:
+    clock = FakeClock()
+    app = hw.App(store=open_store("memory://", clock=clock))
+    pending = [f"n{number}" for number in range(2 * MAX_BATCH)]
+    leads = declare(app, SourceTable(pending=pending), rate=100)
+    await app.declare()
+    assert (await sync(app, leads).scan(leads)).window_ms == 20_000
+    first = JobsQuery(kind="call", limit=MAX_BATCH)
+    page = await app.store.read(first)
+    later = await app.store.read(replace(first, cursor=page.cursor))
+    assert all(0 <= job.due_at - clock() < 10_000 for job in page.rows)
+    assert all(10_000 <= job.due_at - clock() < 20_000 for job in later.rows)
+    assert len(later.rows) == MAX_BATCH
+
+
+async def test_scan_of_a_large_source_is_not_taken_over_while_it_gets_on() -> None:
+    clock = FakeClock()
+    app = hw.App(store=open_store("memory://", clock=clock))
+
+    @app.job(key="{number}")
+    async def step(job: hw.Job, number: int) -> None: ...
+
+    @app.source()
+    async def steps() -> AsyncIterator[hw.NewJob]:
+        for number in range(2 * MAX_BATCH):
+            if number % MAX_BATCH == 0:
+                clock.advance(SCAN_LEASE_MS - 1)
+            yield step.make(number=number)
+        clock.advance(SCAN_LEASE_MS - 1)
+        assert await app.store.lead("source:steps", "second", 1_000) is None
+
+    await app.scan_sources()
+    (source,) = app.sources.values()
+    assert source.last is not None
+    assert source.last.missing == 2 * MAX_BATCH
 
 
 class Resting(hw.Timing):
@@ -442,6 +479,42 @@ async def test_older_state_of_a_store_is_rebuilt_and_jobs_in_flight_not_dispatch
         await task
     assert table.calls.count("1") == 1
     assert "8" not in table.calls
+    await store.close()
+
+
+async def test_store_that_is_lost_during_a_scan_is_rebuilt_and_scanned_again_at_once(
+    tmp_path: Path,
+) -> None:
+    clock, timing, path = FakeClock(), Resting(), tmp_path / "jobs.db"
+    store = open_store(f"sqlite:///{path}", clock=clock)
+    await hw.App(store=store).declare()
+    await store.close()
+    shutil.copy(path, tmp_path / "backup.db")
+    store = open_store(f"sqlite:///{path}", clock=clock)
+    app = hw.App(store=store)
+
+    @app.job(key="{number}", gates=[hw.Slots("line", 1)])
+    async def step(job: hw.Job, number: int) -> None: ...
+
+    @app.source()
+    async def steps() -> AsyncIterator[hw.NewJob]:
+        if (backup := tmp_path / "backup.db").exists():
+            for end in ("-wal", "-shm"):
+                (tmp_path / f"jobs.db{end}").unlink(missing_ok=True)
+            os.replace(backup, path)
+            store._writer.check_file()
+        yield step.make(number=1)
+
+    clock.advance(1)
+    await app.send_async("step", number=2)
+    (source,) = app.sources.values()
+    again = app._declare_again
+    process = SourceSync(store, [source], again, timing=timing, name="tester")
+    task = asyncio.create_task(process.run(source))
+    await soon(timing.rests)
+    assert source.last is not None
+    assert (source.last.missing, source.last.error) == (1, "")
+    task.cancel()
     await store.close()
 
 

@@ -149,6 +149,16 @@ async def test_bulk_move_reaches_no_job_of_another_tenant(rig: Rig):
     assert (await rig.ask(Role.ADMIN, f"/v1/jobs/{theirs}"))["state"] == "waiting"
 
 
+async def test_move_by_filter_reaches_no_job_of_another_lane(rig: Rig):
+    token = await rig.token(Role.OPERATOR, lanes=["ours"])
+    theirs, ours = await rig.send(lane="theirs"), await rig.send(lane="ours")
+    body = {"verb": "kill", "filter": {"kind": "noop"}}
+    assert (await rig.call(token, "POST", "/v1/moves", body | {"dry": True})).json()["fits"] == 1
+    assert (await rig.call(token, "POST", "/v1/moves", body)).json()["done"] == 1
+    states = [(await rig.ask(Role.ADMIN, f"/v1/jobs/{id}"))["state"] for id in (theirs, ours)]
+    assert states == ["waiting", "dead"]
+
+
 async def test_why_names_no_job_of_another_tenant(rig: Rig):
     token = await of_acme(rig, Role.VIEWER)
     gate = {"kind": "slots", "capacity": 1}

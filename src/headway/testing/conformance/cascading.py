@@ -261,6 +261,16 @@ class CascadeGroup(ConformanceGroup):
         runs = await rig.worker.take(9)
         assert sorted(run.candidate for run in runs) == ["ann", "bob"]
 
+    async def test_retry_asks_all_candidates_again_in_their_order(self, rig: Rig) -> None:
+        job = await add_cascade(rig, "ann", "bob", "eve")
+        run = await offer(rig.worker)
+        await rig.signal(ref(run), Decided.DECLINED)
+        await offer(rig.worker)
+        await rig.act(Verb.KILL, job.id)
+        await rig.act(Verb.RETRY, job.id)
+        assert (await rig.cascade(job.id)).left == ("ann", "bob", "eve")
+        assert (await rig.worker.take_one()).candidate == "ann"
+
     async def test_late_acceptance_gets_a_definite_answer(self, rig: Rig) -> None:
         job = await add_cascade(rig, "ann", "bob")
         first = await offer(rig.worker)

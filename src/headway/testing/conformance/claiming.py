@@ -326,6 +326,15 @@ class LaneGroup(ConformanceGroup):
 class ManyFlowsGroup(ConformanceGroup):
     """More flows than one claim examines."""
 
+    async def test_claim_is_filled_from_the_only_open_flow_among_closed_ones(
+        self, rig: Rig
+    ) -> None:
+        for number in range(9):
+            await rig.add(tenant=f"paused-{number}")
+            await rig.close_gate(f"tenant:paused-{number}")
+        await rig.add_many(60, tenant="acme")
+        assert len((await rig.worker.ask(50)).jobs) == 50
+
     async def test_open_flow_is_found_among_hundreds_of_closed_ones(self, rig: Rig) -> None:
         await rig.enqueue(
             *(rig.jobs.make(tenant=f"tenant-{n:03}", priority=n % 7) for n in range(600))

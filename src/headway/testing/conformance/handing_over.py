@@ -161,7 +161,8 @@ class HandOverGroup(ConformanceGroup):
         assert await rig.holders("line") == [call.id]
         assert await rig.worker.take(5) == []
         await rig.signal(call.key)
-        assert await rig.state(call.id) is State.SUCCEEDED
+        view = await rig.view(call.id)
+        assert (view.state, view.in_doubt) == (State.SUCCEEDED, False)
 
     async def test_progress_ends_the_uncertainty_and_nothing_else(self, rig: Rig) -> None:
         call = await dial(rig)

@@ -185,6 +185,16 @@ class SettleGroup(ConformanceGroup):
             runs = (await rig.view(first.id)).runs
             assert [run.error for run in runs] == [error, "", ""]
 
+    @pytest.mark.parametrize("end", [partial(Snoozed, after_ms=0), Released])
+    async def test_error_of_the_last_failed_run_is_shown_until_another_end(
+        self, rig: Rig, end: type[Released]
+    ) -> None:
+        job = await rig.add()
+        await rig.worker.take_and_report(Failed, error="boom", after_ms=0)
+        await rig.worker.take_and_report(end)
+        view = await rig.view(job.id)
+        assert (view.error, [run.error for run in view.runs]) == ("boom", ["boom", ""])
+
     async def test_run_keeps_the_error_raised_after_the_hand_over(self, rig: Rig) -> None:
         job = await rig.add(policy=TWICE)
         for key, decided in (("call-1", Decided.RETRY), ("call-2", Decided.DEAD)):
