@@ -196,6 +196,12 @@ HANDLERS: dict[str, tuple[Callable[[hw.Job], Any], str, str, int | None]] = {
         "retry",
         9_000,
     ),
+    "retry at a time that has passed": (
+        lambda _: _raise(hw.Retry("late", at="2020-01-01T00:00Z")),
+        "late",
+        "retry",
+        0,
+    ),
     "dead with half a character": (
         lambda _: _raise(hw.Dead("a\ud800")),
         "a?",

@@ -98,6 +98,11 @@ async def test_repeat_under_one_idempotency_key_returns_what_the_first_did(rig: 
     # The same key with another reason is a different move.
     await rig.call(OPERATOR, "POST", path, {"reason": "now really"}, headers=headers)
     assert await state(rig, job) == "cancelled"
+    # So is the same request of another verb.
+    other = await rig.send()
+    for verb in ("run-now", "cancel"):
+        await rig.call(OPERATOR, "POST", f"/v1/jobs/{other}/{verb}", headers=headers)
+    assert await state(rig, other) == "cancelled"
 
 
 async def test_edit_must_change_something(rig: Rig):

@@ -85,6 +85,20 @@ async def test_wake_for_a_later_time_before_the_sleep_still_shortens_it() -> Non
     await asyncio.wait_for(wakes.wait([LANE], None, seen), LIMIT)
 
 
+async def test_wake_for_a_later_time_before_the_sleep_does_not_end_it() -> None:
+    clock = FakeClock()
+    wakes = Wakes(clock)
+    wakes.wake([(LANE, clock() + 30)])
+    clock.advance(30)
+    seen = wakes.count
+    wakes.wake([(LANE, clock() + 3_600_000)])
+    task = asyncio.ensure_future(wakes.wait([LANE], None, seen))
+    await one_turn()
+    (sleeper,) = wakes._waiters
+    assert sleeper.until_at == clock() + 3_600_000
+    task.cancel()
+
+
 async def test_wait_until_a_past_time_does_not_sleep(store: SqliteStore, clock: FakeClock) -> None:
     seen = await with_listener(store)
     await asyncio.wait_for(store.wait([LANE], clock(), seen), LIMIT)

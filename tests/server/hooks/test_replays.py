@@ -14,6 +14,7 @@ from headway.contract.views import JobsQuery
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.server.build import alive, build
+from headway.server.hooks.signals import event_id
 from headway.server.listener import ListenAddress, Listener
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
@@ -148,3 +149,8 @@ async def test_one_failing_signal_of_many_makes_the_provider_retry_the_whole_web
         assert statuses == [503, 204]
         assert [(await seen(store.inner, ref)).state for ref in refs] == ["succeeded"] * 8
         assert await applied(store.inner) == (16, 0)
+
+
+def test_events_of_different_parts_have_different_ids() -> None:
+    parts = (("a", "b", "c"), ("a:b", "c"), ("a", "b:c"), ("a:b:c",), ("a", "b\0c"), ("a", "bc"))
+    assert len({event_id(*one) for one in parts}) == len(parts)

@@ -14,6 +14,7 @@ from headway.contract.views import JobQuery, WhyQuery, WorkersQuery
 from headway.core.gates.spec import GateKind, GateSpec
 from headway.core.state import State
 from headway.runtime.timing import REAL
+from headway.server.long_polling import registry
 from tests.server.long_polling.rig import until
 from tests.server.problems import problem
 from tests.server.rig import Rig, serving
@@ -292,7 +293,11 @@ async def test_follow_up_is_created_once_however_often_reported(rig: Rig) -> Non
     assert [job["kind"] for job in reply["jobs"]] == ["next"]
 
 
-async def test_follow_up_wakes_waiters_of_its_pattern(rig: Rig) -> None:
+async def test_follow_up_wakes_waiters_of_its_pattern(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No poll finds the new lane in a later listing.
+    monkeypatch.setattr(registry, "LIST_EVERY_S", 3_600)
     await rig.send()
     (one,) = (await claim(rig))["jobs"]
     poll = asyncio.create_task(claim(rig, worker="other", lanes="fol*", wait="20s"))
@@ -327,6 +332,15 @@ async def test_next_stage_uses_gates_named_by_the_jobs_arguments(rig: Rig) -> No
     body = {"worker": "w", "outcomes": [unknown]}
     reply = await rig.call(Role.WORKER, "POST", "/v1/settlements", body)
     assert (reply.status_code, reply.json()["code"]) == (422, "unknown_gate")
+
+
+async def test_next_stage_of_another_workers_job_is_lost_whatever_its_gates_need(rig: Rig) -> None:
+    spec = GateSpec(name="to:{phone}", kind=GateKind.SLOTS, shared=False, capacity=1)
+    await rig.store.define(DefineRequest(items=(DeclareGate(spec=spec),), author="t"))
+    await rig.send()
+    (one,) = (await claim(rig))["jobs"]
+    said = {**of(one), "outcome": "next_stage", "stage": "dial", "gates": ["to:{phone}"]}
+    assert await settle(rig, said, worker="another") == ["lost"]
 
 
 async def test_no_argument_replaces_the_tenant_in_a_gate_of_the_next_stage(rig: Rig) -> None:

@@ -21,7 +21,7 @@ from structlog.testing import LogCapture
 
 from headway.app import App
 from headway.contract.claims import ClaimRequest
-from headway.contract.definitions import DeclareEntry, DefineRequest
+from headway.contract.definitions import DeclareEntry, DeclareGate, DefineRequest
 from headway.contract.operate import Acted, ActReply, ActRequest, Edit, Verb
 from headway.contract.outcomes import Failed, HandedOver, SettleRequest
 from headway.contract.views import (
@@ -33,6 +33,7 @@ from headway.contract.views import (
     TimetableQuery,
 )
 from headway.core.errors import InvalidValue, StoreUnavailable, UnknownJob
+from headway.core.gates.slots import Slots
 from headway.core.job import NewJob
 from headway.core.state import State
 from headway.core.timetable.schedule import format_schedule
@@ -320,6 +321,19 @@ async def test_server_that_read_an_older_file_does_not_replace_what_another_appl
     entries = await servers.entries()
     assert entries.keys() == {"automation:a", "automation:c"}
     assert format_schedule(entries["automation:a"].spec.schedule).startswith("every 1h")
+
+
+async def test_file_is_applied_though_something_else_was_defined_meanwhile(servers, repository):
+    async def late(request: DefineRequest) -> int:
+        servers.store.define = servers.define
+        lines = DeclareGate(spec=Slots("lines", 2))
+        await servers.define(DefineRequest(items=(lines,), author="another"))
+        return await servers.define(request)
+
+    servers.write(entry("a", repository))
+    servers.store.define = late
+    await servers.first.sync(servers.store)
+    assert (await servers.entries()).keys() == {"automation:a"}
 
 
 @pytest.mark.parametrize(

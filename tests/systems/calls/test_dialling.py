@@ -56,6 +56,29 @@ async def test_callee_refused_by_the_provider_is_retried_as_the_template_says(
         await calls.audit()
 
 
+async def test_retry_by_an_operator_gives_all_calls_again(tmp_path: Path) -> None:
+    async with calling(tmp_path) as calls:
+        await calls.number()
+        await calls.template(retry_offset="1h", max_retry=1)
+        calls.carrier.person(PHONE, "refused")
+        lead = await calls.lead()
+
+        async def called(number: int) -> None:
+            async def done() -> bool:
+                told = await calls.get_lead(lead)
+                waits = (await calls.job(lead)).state is State.SCHEDULED
+                return waits and len(told["attempts"]) == number
+
+            await calls.until(done, f"called {number} times")
+
+        await called(1)
+        for move in ("cancel", "retry"):
+            reply = await calls.call("POST", f"/v1/jobs/{lead}/{move}", {})
+            assert reply.status_code == 200, reply.text
+        # The second of two calls would be the last one.
+        await called(2)
+
+
 async def test_number_refused_by_the_provider_rests_and_another_is_used(
     tmp_path: Path, pending_again: list[str]
 ) -> None:

@@ -52,11 +52,12 @@ async def test_redispatched_request_does_not_wait_for_a_technician_with_another(
         assert [one["said"] for one in told["asked"]] == ["passed_over"]
 
 
-async def test_declining_key_does_not_leave_it_waiting_for_a_technician_with_another(
-    tmp_path: Path,
+@pytest.mark.parametrize("channel", ["voice", "text"])
+async def test_declining_does_not_leave_it_waiting_for_a_technician_with_another(
+    tmp_path: Path, channel: str
 ):
     async with a_field(tmp_path, offer_timeout="1h") as field:
-        await field.technician("ada", "decline", km=1)
+        await field.technician("ada", "decline", km=1, channel=channel)
         await field.technician("bob", km=2)
         await assigned(field, "bob")
         sent = await field.ask()

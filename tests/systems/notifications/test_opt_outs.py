@@ -309,6 +309,18 @@ async def test_link_without_an_address_as_older_mails_have_it_still_works(tmp_pa
         assert await opt_outs(notify) == ["email:news"]
 
 
+async def test_page_shows_what_a_sender_called_the_category_as_text(tmp_path: Path):
+    # Intake refuses such a name, but not everyone who may create jobs of any kind.
+    async with notifying(tmp_path) as notify, smtp(tmp_path) as box:
+        await linked(notify, box)
+        signature = sign(KEY, PURPOSE, "ada", "<b>", "")
+        path = f"/notifications/unsubscribe/ada/%3Cb%3E/{signature}?email="
+        for reply in (await notify.rig.http.get(path), await notify.rig.http.post(path)):
+            assert reply.status_code == 200, reply.text
+            assert "&lt;b&gt;" in reply.text
+            assert "<b>" not in reply.text
+
+
 async def test_providers_and_mail_programs_use_any_name_and_any_page(tmp_path: Path):
     async with notifying(tmp_path, telephony=TWILIO) as notify, smtp(tmp_path) as box:
         await linked(notify, box)

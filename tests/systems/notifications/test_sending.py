@@ -504,6 +504,26 @@ async def test_unreachable_provider_is_retried_then_the_next_channel(
         assert told["channel"] == "sms"
 
 
+async def test_retry_by_an_operator_gives_all_tries_by_the_channel_again(tmp_path: Path):
+    async with notifying(tmp_path, attempts=3) as notify:
+        await notify.ada()
+        notify.email.answers += [Unavailable("no route")] * 5
+        one = await notify.send()
+
+        async def tried(number: int) -> None:
+            async def done() -> bool:
+                await notify.call("POST", f"/v1/jobs/{one}/run-now", {})
+                return len(notify.email.got) == number
+
+            await notify.until(done)
+
+        await tried(3)
+        await notify.becomes(one, "FAILED")
+        await notify.ok("POST", f"/v1/jobs/{one}/retry", {})
+        await tried(6)
+        await notify.becomes(one, "SENT")
+
+
 async def test_worker_without_the_sender_leaves_the_notification_to_another(tmp_path: Path):
     async with notifying(tmp_path, work=False) as notify:
         await notify.ada()

@@ -165,11 +165,11 @@ class SchedulingGroup(ConformanceGroup):
     ) -> None:
         expires_at = rig.clock() + 5_000
         first, good = await rig.add(), await rig.add(kind="other")
-        # More than two claims end.
+        # More than two claims end; those that expire at this instant come first, and end last.
         for n in range(3):
-            await rig.add_many(MAX_BATCH, expires_at=expires_at + n)
+            await rig.add_many(MAX_BATCH, expires_at=expires_at - n)
         last = await rig.add()
-        rig.clock.advance(6_000)
+        rig.clock.advance(5_000)
         assert await rig.worker.take_ids(5) == [first.id, good.id]
         later = await rig.add(lane="other", expires_at=expires_at + 5_000)
         assert await rig.worker.take_ids(5, "other") == [later.id]

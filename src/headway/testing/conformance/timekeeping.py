@@ -85,6 +85,14 @@ class WaitGroup(ConformanceGroup):
         await rig.add()
         await rig.wait(reply.seen)
 
+    async def test_wait_returns_when_a_job_that_arrived_after_the_claim_is_due(
+        self, rig: Rig
+    ) -> None:
+        reply = await rig.worker.ask()
+        await rig.add(due_at=rig.clock() + 1_000)
+        rig.clock.advance(1_000)
+        await rig.wait(reply.seen)
+
     async def test_wait_returns_when_a_job_arrives(self, rig: Rig) -> None:
         reply = await rig.worker.ask()
         async with rig.wakes(reply.seen):

@@ -536,6 +536,18 @@ class TimetableGroup(ConformanceGroup):
         assert [(run.id == first.id, run.run) for run in runs] == [(True, 2), (False, 1)]
         assert (await the_entry(rig)).folded == 0
 
+    async def test_retry_of_a_fire_is_no_missed_fire_among_many_due_jobs(self, rig: Rig) -> None:
+        entry = await declare(rig, misfire=MisfirePolicy.SKIP)
+        await fire(rig, entry.revision, 1, 2)
+        rig.clock.advance(MINUTE_MS)
+        first = await rig.worker.take_and_report(Failed, after_ms=4 * MINUTE_MS)
+        await rig.add_many(MAX_BATCH, due_at=minute(4))
+        rig.clock.advance(60 * MINUTE_MS)
+        await rig.worker.take(MAX_BATCH)
+        await rig.worker.take(MAX_BATCH)
+        states = [(job.id == first.id, job.run, job.state) for job in await fired(rig)]
+        assert states == [(True, 2, State.RUNNING), (False, 0, State.CANCELLED)]
+
     @pytest.mark.parametrize("overlap", ["skip", "one"])
     async def test_fire_due_before_a_retry_does_not_replace_it(
         self, rig: Rig, overlap: Overlap
