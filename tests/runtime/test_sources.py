@@ -486,11 +486,9 @@ async def test_store_that_is_lost_during_a_scan_is_rebuilt_and_scanned_again_at_
     tmp_path: Path,
 ) -> None:
     clock, timing, path = FakeClock(), Resting(), tmp_path / "jobs.db"
-    store = open_store(f"sqlite:///{path}", clock=clock)
-    await hw.App(store=store).declare()
-    await store.close()
+    await open_store(f"sqlite:///{path}", clock=clock).close()
     shutil.copy(path, tmp_path / "backup.db")
-    store = open_store(f"sqlite:///{path}", clock=clock)
+    store: Any = open_store(f"sqlite:///{path}", clock=clock)
     app = hw.App(store=store)
 
     @app.job(key="{number}", gates=[hw.Slots("line", 1)])
