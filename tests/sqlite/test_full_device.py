@@ -47,21 +47,29 @@ async def test_full_device_refuses_the_jobs_and_writes_none_of_them(path: Path) 
     await store.close()
 
 
-async def test_small_calls_of_a_group_still_fit_where_a_large_one_does_not(path: Path) -> None:
+LIMIT_S = 60
+
+
+@pytest.mark.parametrize("comes_first", [True, False])
+async def test_small_calls_of_a_group_still_fit_where_a_large_one_does_not(
+    path: Path, *, comes_first: bool
+) -> None:
     store = SqliteStore(options(path))
     await store.enqueue(jobs(0, 20))
     taken = await claim(store)
     await store._ask(store._writer.queue, limit_pages(80))
     runs = [(one.id, one.run) for one in taken.jobs]
     with door_shut(path):
-        large = asyncio.ensure_future(store.enqueue(jobs(100, 500, args=BIG)))
         # Enqueues of more than a few jobs are written as a group.
-        beside = asyncio.ensure_future(store.enqueue(jobs(50, 20)))
+        sizes = {"large": jobs(100, 500, args=BIG), "beside": jobs(50, 20)}
+        order = sizes if comes_first else reversed(sizes)
+        enqueues = {one: asyncio.ensure_future(store.enqueue(sizes[one])) for one in order}
+        large, beside = enqueues["large"], enqueues["beside"]
         small = asyncio.ensure_future(succeed(store, runs))
         await one_turn()
     with pytest.raises(StoreFull):
         await large
-    assert all(one.created for one in await beside)
+    assert all(one.created for one in await asyncio.wait_for(beside, LIMIT_S))
     assert await small == [Verdict.DONE] * 20
     assert await count(store, "succeeded") == 20
     assert await count(store, "waiting") == 20
