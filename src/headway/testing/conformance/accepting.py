@@ -68,6 +68,7 @@ class AcceptGroup(ConformanceGroup):
             State.AWAITING, None, "accepted by ann",
         )  # fmt: skip
         assert (view.result, view.finished_at, view.runs[-1].ended_at) == (b'{"eta":9}', None, None)
+        assert view.policy == KEPT
         assert view.cascade is not None
         assert (view.cascade.accepted, view.cascade.left) == ("ann", ("bob",))
         assert view.cascade.asked[-1].answer is Answer.ACCEPTED
@@ -258,7 +259,3 @@ class AcceptGroup(ConformanceGroup):
         )
         await rig.cancel(run.id)
         assert (await rig.why(run.id)).sentence.endswith("; a cancel was requested")
-
-    async def test_policy_is_returned_as_given(self, rig: Rig) -> None:
-        run = await accepted(rig, "ann")
-        assert (await rig.view(run.id)).policy == KEPT

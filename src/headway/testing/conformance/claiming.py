@@ -62,8 +62,12 @@ class ClaimGroup(ConformanceGroup):
         rig.clock.advance(1_000)
         again = await rig.worker.repeat(3)
         assert again.jobs == first.jobs
+        assert (again.again, again.now, again.lease_until) == (True, rig.clock(), first.lease_until)
         assert await rig.total("started") == 3
         assert (await rig.view(first.jobs[0].id)).run == 1
+        await rig.worker.take(2)
+        nothing_new = await rig.worker.ask(3)
+        assert (nothing_new.jobs, nothing_new.again) == ([], False)
 
     @pytest.mark.parametrize("shape", SHAPES)
     async def test_repeated_request_returns_every_field_in_order(
@@ -93,15 +97,6 @@ class ClaimGroup(ConformanceGroup):
             assert (view.run, view.attempt) == (one.run, one.attempt) == (live.run, live.attempt)
             assert (live.worker, live.claimed_at) == (rig.worker.id, rig.clock() - 40)
             assert one.run == (2 if one.id == run.id else 1)
-
-    async def test_repeated_request_says_claim_again_and_keeps_the_lease(self, rig: Rig) -> None:
-        await rig.add_many(3)
-        first = await rig.worker.ask(3)
-        rig.clock.advance(1_000)
-        again = await rig.worker.repeat(3)
-        assert (again.again, again.now, again.lease_until) == (True, rig.clock(), first.lease_until)
-        nothing_new = await rig.worker.ask(3)
-        assert (nothing_new.jobs, nothing_new.again) == ([], False)
 
     async def test_repeated_request_returns_only_jobs_the_worker_still_runs(self, rig: Rig) -> None:
         await rig.add_many(4)
@@ -382,7 +377,7 @@ class ManyFlowsGroup(ConformanceGroup):
         got: set[str] = set()
         async for reply in rig.worker.claims(60, 50):
             got.update(job.id for job in reply.jobs)
-            await rig.worker.settle(*(Succeeded(job.id, job.run) for job in reply.jobs))
+            await rig.worker.finish(*reply.jobs)
             if not reply.again and not reply.jobs:
                 break
         assert len(got) == 1200
@@ -400,7 +395,7 @@ class ManyFlowsGroup(ConformanceGroup):
             early = max([early, *(left.index(job.id) for job in reply.jobs)])
             for job in reply.jobs:
                 left.remove(job.id)
-            await rig.worker.settle(*(Succeeded(job.id, job.run) for job in reply.jobs))
+            await rig.worker.finish(*reply.jobs)
             if not left:
                 break
         assert not left

@@ -10,6 +10,7 @@ from headway.core.errors import UnknownGate
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
+from headway.core.gates.spec import GateSpec
 from headway.core.state import State
 from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig, dial
 from headway.testing.conformance.worker import LANE, LEASE_MS
@@ -24,10 +25,11 @@ IMPLICIT = ("all", f"lane:{LANE}", "tenant:acme", "kind:dial")
 class ClosingGroup(ConformanceGroup):
     """Gates that an operator closed."""
 
-    async def test_gate_closed_until_a_time_opens_then(self, rig: Rig) -> None:
-        job = await rig.add(gates=(LINE,))
+    @pytest.mark.parametrize("gate", [LINE, TWILIO], ids=["slots", "rate"])
+    async def test_gate_closed_until_a_time_opens_then(self, rig: Rig, gate: GateSpec) -> None:
+        job = await rig.add(gates=(gate,))
         until_at = rig.clock() + 5_000
-        await rig.close_gate("line", until_at)
+        await rig.close_gate(gate.name, until_at)
         rig.clock.advance(4_999)
         shut = await rig.worker.ask()
         assert (shut.jobs, shut.next_at) == ([], until_at)
@@ -57,7 +59,7 @@ class ClosingGroup(ConformanceGroup):
         run = await rig.start(gates=(LINE,))
         await rig.close_gate("line")
         assert await rig.holders("line") == [run.id]
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.holders("line") == []
 
     async def test_later_closing_replaces_an_earlier_one(self, rig: Rig) -> None:
@@ -66,12 +68,6 @@ class ClosingGroup(ConformanceGroup):
         await rig.close_gate("line", rig.clock() + 3_000)
         rig.clock.advance(3_000)
         assert await rig.worker.take_ids() == [job.id]
-
-    async def test_rate_can_be_closed(self, rig: Rig) -> None:
-        await rig.add(gates=(TWILIO,))
-        await rig.close_gate("rate:twilio", rig.clock() + 4_000)
-        reply = await rig.worker.ask()
-        assert (reply.jobs, reply.next_at) == ([], rig.clock() + 4_000)
 
     async def test_keyed_instance_is_closed_without_its_siblings(self, rig: Rig) -> None:
         shut = await rig.add(gates=(keyed(PHONE, phone="1"),))
@@ -177,7 +173,7 @@ class ImplicitGateGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         assert (run.id, await rig.worker.take(9)) == (jobs[0].id, [])
         assert await rig.holders(name) == [jobs[0].id]
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.worker.take_ids(9) == [jobs[1].id]
 
     async def test_refused_later_item_undoes_the_cap(self, rig: Rig) -> None:
@@ -190,7 +186,7 @@ class ImplicitGateGroup(ConformanceGroup):
         assert len(await rig.worker.take(9)) == 1
         await rig.cap("all", 2)
         assert await rig.used("all") == 2
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.used("all") == 1
 
     async def test_cap_counts_awaiting_jobs_of_a_dead_worker(self, rig: Rig) -> None:
@@ -212,11 +208,11 @@ class ImplicitGateGroup(ConformanceGroup):
         one, two = await rig.worker.take(2)
         await rig.cap(name, 2)
         assert await rig.worker.take(9) == []
-        await rig.worker.report(Succeeded(one.id, one.run))
+        await rig.worker.finish(one)
         assert await rig.worker.take_ids(9) == [jobs[2].id]
         await rig.reset(name)
         assert await rig.worker.take_ids(9) == [job.id for job in jobs[3:]]
-        await rig.worker.report(Succeeded(two.id, two.run))
+        await rig.worker.finish(two)
         await rig.check()
 
     @pytest.mark.parametrize("name", ["all", "tenant:acme", "kind:dial"])
@@ -243,7 +239,7 @@ class ImplicitGateGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         await rig.worker.take(9)
         await rig.close_gate("tenant:acme")
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.worker.take(9) == []
         await rig.open_gate("tenant:acme")
         assert await rig.worker.take_ids(9) == [jobs[1].id]

@@ -19,7 +19,7 @@ from headway.contract.definitions import (
     SetGate,
     SetLane,
 )
-from headway.contract.outcomes import HandedOver, Succeeded
+from headway.contract.outcomes import HandedOver
 from headway.contract.views import GatesQuery, SpecsQuery, StatsQuery
 from headway.core.errors import CallerError, InvalidValue, RevisionConflict, UnknownGate
 from headway.core.gates.opening import Hours
@@ -497,7 +497,7 @@ class RedeclareGroup(ConformanceGroup):
         await rig.check()
         assert await rig.used(f"{use.name}/a") == 0
         assert await rig.worker.take(9) == []
-        await rig.worker.report(Succeeded(second.id, second.run))
+        await rig.worker.finish(second)
         (run,) = await rig.worker.take(9)
         assert (run.id, dict(run.members)) == (jobs[2].id, {use.name: "b"})
 
@@ -508,7 +508,7 @@ class RedeclareGroup(ConformanceGroup):
         await rig.declare(Pool("numbers", {}))
         await rig.declare(pool)
         assert await rig.worker.take(9) == []
-        await rig.worker.report(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert len(await rig.worker.take(9)) == 1
 
     async def test_permit_of_a_removed_member_can_be_released_by_force(self, rig: Rig) -> None:

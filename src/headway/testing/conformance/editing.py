@@ -198,23 +198,19 @@ class EditGroup(ConformanceGroup):
         assert await rig.worker.take_ids(9) == [job.id]
         assert await rig.holders("desk") == [job.id]
 
-    async def test_edited_stage_applies_to_the_next_run(self, rig: Rig) -> None:
+    @pytest.mark.parametrize(
+        ("before", "edited"), [((), DIAL), (DIAL, None)], ids=["new gates", "kept gates"]
+    )
+    async def test_edited_stage_applies_to_the_next_run(
+        self, rig: Rig, before: tuple[GateUse, ...], edited: tuple[GateUse, ...] | None
+    ) -> None:
         await rig.declare(LINE, PHONE)
-        gates = (use_of(LINE), use_of(PHONE, phone="7"))
-        job = await rig.add(stage="check")
-        await rig.act(Verb.EDIT, job.id, edit=Edit(stage="dial", gates=gates))
+        job = await rig.add(stage="check", gates=before)
+        await rig.act(Verb.EDIT, job.id, edit=Edit(stage="dial", gates=edited))
         run = await rig.worker.take_one()
         assert (run.id, run.stage) == (job.id, "dial")
-        assert (await rig.view(job.id)).gates == gates
+        assert (await rig.view(job.id)).gates == DIAL
         assert await rig.holders("phone:7") == [job.id]
-
-    async def test_editing_only_the_stage_keeps_the_gates(self, rig: Rig) -> None:
-        await rig.declare(LINE, PHONE)
-        gates = (use_of(LINE), use_of(PHONE, phone="7"))
-        job = await rig.add(stage="check", gates=gates)
-        await rig.act(Verb.EDIT, job.id, edit=Edit(stage="dial"))
-        view = await rig.view(job.id)
-        assert (view.stage, view.gates) == ("dial", gates)
 
     async def test_edited_job_keeps_its_place_in_the_order(self, rig: Rig) -> None:
         first, second, third = await rig.add_many(3)
@@ -309,23 +305,17 @@ class EditGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         assert run.candidate == "d"
 
-    async def test_interrupted_turn_is_not_repeated_if_its_candidate_is_removed(
-        self, rig: Rig
-    ) -> None:
-        job = await rig.add(candidates=("a", "b"), gates=(SEAT,), policy=ASKING)
-        await rig.worker.take_and_report(NextStage, stage="two", gates=(use_of(SEAT),))
-        await rig.act(Verb.EDIT, job.id, edit=Edit(candidates=("b", "c")))
-        cascade = await rig.cascade(job.id)
-        assert cascade.turn == ""
-        assert (await rig.worker.take_one()).candidate == "b"
-
+    @pytest.mark.parametrize(
+        ("candidates", "turn", "first"), [(("c", "a"), "a", "a"), (("b", "c"), "", "b")]
+    )
     async def test_interrupted_turn_is_repeated_first_if_its_candidate_remains(
-        self, rig: Rig
+        self, rig: Rig, candidates: tuple[str, str], turn: str, first: str
     ) -> None:
         job = await rig.add(candidates=("a", "b"), gates=(SEAT,), policy=ASKING)
         await rig.worker.take_and_report(NextStage, stage="two", gates=(use_of(SEAT),))
-        await rig.act(Verb.EDIT, job.id, edit=Edit(candidates=("c", "a")))
-        assert (await rig.worker.take_one()).candidate == "a"
+        await rig.act(Verb.EDIT, job.id, edit=Edit(candidates=candidates))
+        assert (await rig.cascade(job.id)).turn == turn
+        assert (await rig.worker.take_one()).candidate == first
 
     async def test_parked_cascade_moves_to_a_new_free_candidate(self, rig: Rig) -> None:
         await rig.declare(SEAT)

@@ -11,7 +11,6 @@ import pytest
 
 from headway.contract.definitions import DeclareLane, LaneSpec, ResetLane, SetGate, SetLane
 from headway.contract.operate import Verb
-from headway.contract.outcomes import Succeeded
 from headway.contract.store import Sent
 from headway.contract.views import JobsQuery
 from headway.core.errors import (
@@ -261,7 +260,7 @@ class EnqueueGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         again = job.changed(id=rig.jobs.make().id)
         assert await rig.enqueue(again) == [Sent(job.id, created=False)]
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         await rig.pass_time(POLICY.key_for_ms - 1)
         assert await rig.enqueue(again) == [Sent(job.id, created=False)]
         await rig.pass_time(1)

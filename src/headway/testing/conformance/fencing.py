@@ -231,7 +231,7 @@ class FencingGroup(ConformanceGroup):
         assert after == before
         assert await rig.missing(child.id)
         if not awaits:
-            assert await owner.report(Succeeded(run.id, run.run)) is Verdict.DONE
+            assert await owner.finish(run) == [Verdict.DONE]
 
     @pytest.mark.parametrize("result", [None, b"9"], ids=["no result", "a result"])
     @pytest.mark.parametrize("shape", SHAPES)
@@ -309,7 +309,7 @@ class FencingGroup(ConformanceGroup):
         await stranger.beat()
         for outcome in all_writes(run):
             assert await stranger.report(outcome) is Verdict.LOST, outcome
-        assert await worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await worker.finish(run) == [Verdict.DONE]
 
     async def test_restored_job_is_not_settled_by_its_former_worker(self, rig: Rig) -> None:
         job = rig.jobs.make()
@@ -330,4 +330,4 @@ class FencingGroup(ConformanceGroup):
         run = await rig.start()
         rig.clock.advance(LEASE_MS - 1)
         await rig.sweep()
-        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.finish(run) == [Verdict.DONE]

@@ -98,11 +98,15 @@ WAYS: list[Callable[[Rig, NewJob], Awaitable[None]]] = [
 class FollowGroup(ConformanceGroup):
     """No failure can come between the end of a job and the creation of its follow-up."""
 
+    @pytest.mark.parametrize("others", [0, 5], ids=["ids are free", "ids are taken"])
     @pytest.mark.parametrize("end", WAYS, ids=lambda end: end.__name__)
     async def test_on_final_job_is_created_however_the_job_becomes_dead(
-        self, rig: Rig, end: Callable[[Rig, NewJob], Awaitable[None]]
+        self, rig: Rig, end: Callable[[Rig, NewJob], Awaitable[None]], others: int
     ) -> None:
         job = await rig.add(policy=ALERT, expires_at=rig.clock() + 60_000)
+        first = derived_id("on_final", job.id, 1)
+        taken = [first, *ids_after(first, 4)][:others]
+        await take_ids(rig, *taken)
         await end(rig, job)
         view = await rig.view(job.id)
         assert view.state is State.DEAD
@@ -110,6 +114,8 @@ class FollowGroup(ConformanceGroup):
         assert (alert.lane, alert.tenant, alert.state) == (LANE, "acme", State.WAITING)
         alerted = json.loads(alert.args)
         assert alerted == {"job": job.id, "state": "dead", "reason": view.reason}
+        assert alert.id not in taken
+        assert [(await rig.view(one)).kind for one in taken] == ["other"] * others
 
     async def test_follow_ups_of_one_request_are_created_in_order(self, rig: Rig) -> None:
         await rig.add_many(4, policy=ALWAYS)
@@ -124,7 +130,7 @@ class FollowGroup(ConformanceGroup):
     async def test_on_final_job_is_created_only_for_its_states(self, rig: Rig) -> None:
         await rig.add_many(2, policy=ALERT)
         one, two = await rig.worker.take(2)
-        await rig.worker.report(Succeeded(one.id, one.run))
+        await rig.worker.finish(one)
         await rig.cancel(two.id)
         await rig.worker.report(Released(two.id, two.run))
         assert await rig.state(two.id) is State.CANCELLED
@@ -175,22 +181,6 @@ class FollowGroup(ConformanceGroup):
         await rig.act(Verb.KILL, job.id)
         assert len(await followers(rig)) == 1
 
-    @pytest.mark.parametrize("end", WAYS, ids=lambda end: end.__name__)
-    async def test_on_final_job_is_created_even_if_its_ids_are_taken(
-        self, rig: Rig, end: Callable[[Rig, NewJob], Awaitable[None]]
-    ) -> None:
-        job = await rig.add(policy=ALERT, expires_at=rig.clock() + 60_000)
-        first = derived_id("on_final", job.id, 1)
-        taken = [first, *ids_after(first, 4)]
-        await take_ids(rig, *taken)
-        await end(rig, job)
-        view = await rig.view(job.id)
-        assert view.state is State.DEAD
-        (alert,) = await followers(rig)
-        assert json.loads(alert.args) == {"job": job.id, "state": "dead", "reason": view.reason}
-        assert alert.id not in taken
-        assert [(await rig.view(one)).kind for one in taken] == ["other"] * 5
-
     async def test_on_final_job_is_created_even_if_an_identical_job_exists(self, rig: Rig) -> None:
         job = await rig.add(policy=ALERT)
         first = derived_id("on_final", job.id, 1)
@@ -228,7 +218,7 @@ class FollowGroup(ConformanceGroup):
             await rig.worker.report(Succeeded(run.id, run.run, then=(child,)))
         assert await rig.state(run.id) is State.RUNNING
         assert await followers(rig) == []
-        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.finish(run) == [Verdict.DONE]
         assert len(await followers(rig)) == 1
 
     async def test_retried_job_creates_no_follow_up_yet(self, rig: Rig) -> None:

@@ -223,29 +223,22 @@ async def reconcilers(rig: Rig) -> list[str]:
 class ReconcileGroup(ConformanceGroup):
     """A kind whose provider can be queried."""
 
-    async def test_deadline_reconciles_and_keeps_the_permits(self, rig: Rig) -> None:
-        call = await dial(rig, gates=(LINE,), policy=ASKING)
-        await call.worker.report(Returned(call.id, call.run))
-        await rig.pass_time(TIMEOUT_MS)
-        assert await rig.state(call.id) is State.AWAITING
-        assert await rig.holders("line") == [call.id]
-        assert len(await reconcilers(rig)) == 1
-        await rig.sweep()
-        assert len(await reconcilers(rig)) == 1
-
-    async def test_deadline_of_a_job_with_a_cancel_request_reconciles_before_it_ends(
-        self, rig: Rig
+    @pytest.mark.parametrize("end", [State.DEAD, State.CANCELLED])
+    async def test_deadline_reconciles_and_decides_if_there_is_no_answer_in_time(
+        self, rig: Rig, end: State
     ) -> None:
-        await rig.declare(LINE)
         call = await dial(rig, gates=(LINE,), policy=ASKING)
         await call.worker.report(Returned(call.id, call.run))
-        await rig.cancel(call.id)
+        if end is State.CANCELLED:
+            await rig.cancel(call.id)
         await rig.pass_time(TIMEOUT_MS)
+        assert len(await reconcilers(rig)) == 1
+        await rig.pass_time(ASKING.reconcile_within_ms - 1)
         assert await rig.state(call.id) is State.AWAITING
         assert await rig.holders("line") == [call.id]
         assert len(await reconcilers(rig)) == 1
-        await rig.pass_time(ASKING.reconcile_within_ms)
-        assert await rig.state(call.id) is State.CANCELLED
+        await rig.pass_time(1)
+        assert await rig.state(call.id) is end
         assert await rig.used("line") == 0
 
     async def test_dead_worker_after_hand_over_reconciles_and_shortens_no_deadline(
@@ -257,6 +250,9 @@ class ReconcileGroup(ConformanceGroup):
         view = await rig.view(call.id)
         assert (view.in_doubt, view.deadline_at) == (True, deadline_at)
         assert len(await reconcilers(rig)) == 1
+        run = await rig.worker.take_one()
+        assert run.kind == "ask"
+        assert call.id.encode() in run.args
 
     async def test_each_run_is_reconciled(self, rig: Rig) -> None:
         call = await dial(rig, policy=ASKING)
@@ -305,13 +301,6 @@ class ReconcileGroup(ConformanceGroup):
         (asking,) = await reconcilers(rig)
         assert call.id.encode() in (await rig.view(asking)).args
 
-    async def test_reconcile_job_can_be_claimed_and_names_its_subject(self, rig: Rig) -> None:
-        call = await dial(rig, policy=ASKING)
-        await rig.pass_time(LEASE_MS + 1)
-        run = await rig.worker.take_one()
-        assert run.kind == "ask"
-        assert call.id.encode() in run.args
-
     async def test_reconcile_job_keeps_retrying_however_many_workers_die(self, rig: Rig) -> None:
         patient = policy_with(reconcile="ask", reconcile_within_ms=86_400_000)
         call = await dial(rig, policy=patient)
@@ -334,15 +323,6 @@ class ReconcileGroup(ConformanceGroup):
         await rig.pass_time(89_999)
         assert await rig.state(call.id) is State.AWAITING
         assert (await rig.signal(call.key)).answer is SignalResult.APPLIED
-
-    async def test_no_answer_in_time_lets_the_deadline_decide(self, rig: Rig) -> None:
-        call = await dial(rig, policy=ASKING)
-        await call.worker.report(Returned(call.id, call.run))
-        await rig.pass_time(TIMEOUT_MS)
-        await rig.pass_time(9_999)
-        assert await rig.state(call.id) is State.AWAITING
-        await rig.pass_time(2)
-        assert await rig.state(call.id) is State.DEAD
 
     @pytest.mark.parametrize("extensions", [1, 2])
     async def test_reconcile_happens_again_after_each_extension(

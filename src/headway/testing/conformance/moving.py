@@ -99,7 +99,7 @@ async def busy(rig: Rig) -> dict[str, str]:
         await rig.add_many(2, lane="fair", tenant=tenant)
     fair = rig.new_worker()
     for run in await fair.take(3, "fair"):
-        await fair.report(Succeeded(run.id, run.run))
+        await fair.finish(run)
     worker = rig.new_worker()
     await worker.take(5)
     failing = await rig.add(priority=0, policy=policy_with(retry=RetryPolicy(attempts=2)))
@@ -367,20 +367,19 @@ class RestoreGroup(ConformanceGroup):
         await rig.signal("call-2")
         assert await rig.worker.take_ids(5) == [later.id]
 
-    async def test_restoring_again_by_key_creates_no_second_job(self, rig: Rig) -> None:
+    @pytest.mark.parametrize("state", [State.AWAITING, State.WAITING])
+    async def test_restoring_again_by_key_leaves_the_job_unchanged(
+        self, rig: Rig, state: State
+    ) -> None:
         job = rig.jobs.make()
-        await rig.store.restore([under_way(rig, job, "call-1")])
+        if state is State.WAITING:
+            await rig.enqueue(job)
+        else:
+            await rig.store.restore([under_way(rig, job, "call-1")])
         again = job.changed(id=rig.jobs.make().id)
         reply = await rig.store.restore([under_way(rig, again, "call-1")])
         assert reply == [Sent(job.id, created=False)]
-        assert await rig.missing(again.id)
-
-    async def test_restoring_a_queued_job_leaves_it_unchanged(self, rig: Rig) -> None:
-        job = await rig.add()
-        again = job.changed(id=rig.jobs.make().id)
-        reply = await rig.store.restore([under_way(rig, again, "call-1")])
-        assert reply == [Sent(job.id, created=False)]
-        assert await rig.state(job.id) is State.WAITING
+        assert (await rig.state(job.id), await rig.missing(again.id)) == (state, True)
 
     async def test_restoring_a_known_id_leaves_an_edited_job_unchanged(self, rig: Rig) -> None:
         job = await rig.add()

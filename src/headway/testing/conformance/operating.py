@@ -15,7 +15,6 @@ from headway.contract.outcomes import (
     HandedOver,
     Outcome,
     Released,
-    Succeeded,
     Verdict,
 )
 from headway.contract.signals import Decided, SignalResult
@@ -62,7 +61,7 @@ async def in_state(rig: Rig, state: State) -> str:
     elif state is not State.WAITING:
         run = await worker.take_one("states")
         if state is State.SUCCEEDED:
-            await worker.report(Succeeded(run.id, run.run))
+            await worker.finish(run)
         elif state is State.DEAD:
             await worker.report(Died(run.id, run.run))
     return job.id
@@ -397,11 +396,11 @@ class NewLifeGroup(ConformanceGroup):
         job = await rig.add()
         run = await rig.worker.take_one()
         await rig.cancel(job.id)
-        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.CANCELLED
+        assert await rig.worker.finish(run) == [Verdict.CANCELLED]
         await rig.act(Verb.RETRY, job.id)
         run = await rig.worker.take_one()
         assert (await rig.worker.beat(run, request=rig.worker.request)).cancel == ()
-        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.finish(run) == [Verdict.DONE]
         assert await rig.state(job.id) is State.SUCCEEDED
 
     async def test_new_life_of_an_exhausted_cascade_asks_everyone_again(self, rig: Rig) -> None:
@@ -419,7 +418,7 @@ class NewLifeGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         assert await rig.worker.take() == []
         rig.clock.advance(4_000)
-        await rig.worker.report(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         await rig.worker.take_and_report(Died)
         await rig.act(Verb.RETRY, second.id)
         await rig.worker.take_one()

@@ -8,7 +8,7 @@ import pytest
 
 from headway.contract.claims import Claimed
 from headway.contract.operate import Edit, Verb
-from headway.contract.outcomes import Failed, GaveBack, Released, Succeeded
+from headway.contract.outcomes import Failed, GaveBack, Released
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
@@ -66,7 +66,7 @@ class ParkingGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         for job in jobs[1:]:
             assert await rig.worker.take(9) == []
-            await rig.worker.settle(Succeeded(run.id, run.run))
+            await rig.worker.finish(run)
             (run,) = await rig.worker.take(9)
             assert run.id == job.id
 
@@ -97,7 +97,7 @@ class ParkingGroup(ConformanceGroup):
             (run,) = await rig.worker.take(5)
             assert run.id == jobs[place].id
             assert (await rig.gate("repo:a")).parked == 39 - place
-            await rig.worker.settle(Succeeded(run.id, run.run))
+            await rig.worker.finish(run)
 
     @pytest.mark.parametrize("end", ["fails", "loses its worker"])
     async def test_job_retried_without_delay_starts_before_those_parked_behind_it(
@@ -119,11 +119,11 @@ class ParkingGroup(ConformanceGroup):
         for job in (first, second, third):
             run = await rig.worker.take_one()
             assert run.id == job.id
-            await rig.worker.settle(Succeeded(run.id, run.run))
+            await rig.worker.finish(run)
 
     async def test_one_released_permit_moves_one_parked_job(self, rig: Rig) -> None:
         run, jobs = await park_behind_one(rig, 50)
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         states = await rig.states(*jobs)
         assert (states.count(State.WAITING), states.count(State.PARKED)) == (1, 48)
 
@@ -135,7 +135,7 @@ class ParkingGroup(ConformanceGroup):
         got: list[str] = []
         for _ in jobs:
             await rig.worker.take(9)
-            await rig.worker.settle(Succeeded(run.id, run.run))
+            await rig.worker.finish(run)
             run = await rig.worker.take_one()
             got.append(run.id)
         assert got == [jobs[n].id for n in (1, 3, 2, 0)]
@@ -162,17 +162,17 @@ class ParkingGroup(ConformanceGroup):
     async def test_newcomer_of_higher_priority_passes_parked_jobs(self, rig: Rig) -> None:
         run, _ = await park_behind_one(rig, 3)
         urgent = await rig.add(gates=(A,), priority=1)
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.worker.take_ids(9) == [urgent.id]
 
     async def test_newcomer_never_passes_jobs_parked_before_it(self, rig: Rig) -> None:
         run, jobs = await park_behind_one(rig, 2)
         late = await rig.add(gates=(A,))
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         run = await rig.worker.take_one()
         assert run.id == jobs[1].id
         assert await rig.worker.take(9) == []
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.worker.take_ids(9) == [late.id]
 
     async def test_changed_capacity_of_an_instance_feeds_it(self, rig: Rig) -> None:
@@ -225,13 +225,13 @@ class ParkingGroup(ConformanceGroup):
         run, jobs = await park_behind_one(rig, 4)
         await rig.cancel(jobs[1].id)
         assert (await rig.gate("repo:a")).parked == 2
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.worker.take_ids(9) == [jobs[2].id]
 
     async def test_parked_job_edited_to_a_better_priority_goes_first(self, rig: Rig) -> None:
         run, jobs = await park_behind_one(rig, 4)
         await rig.act(Verb.EDIT, jobs[3].id, edit=Edit(priority=1))
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.worker.take_ids(9) == [jobs[3].id]
 
     async def test_parked_job_edited_to_a_later_due_time_waits_for_it(self, rig: Rig) -> None:
@@ -239,7 +239,7 @@ class ParkingGroup(ConformanceGroup):
         due_at = rig.clock() + 5_000
         await rig.act(Verb.EDIT, jobs[1].id, edit=Edit(due_at=due_at))
         assert await rig.state(jobs[1].id) is State.SCHEDULED
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.worker.take_ids(9) == [jobs[2].id]
 
     async def test_expired_parked_job_is_dead(self, rig: Rig) -> None:
@@ -258,7 +258,7 @@ class ParkingGroup(ConformanceGroup):
         got: list[str] = []
         for _ in jobs:
             (run,) = await rig.worker.take(9)
-            await rig.worker.settle(Succeeded(run.id, run.run))
+            await rig.worker.finish(run)
             got.append(run.id)
         assert got == [job.id for job in jobs]
 
@@ -269,7 +269,7 @@ class ParkingGroup(ConformanceGroup):
             run = await rig.worker.take_one()
             assert run.id == job.id
             assert await rig.worker.take(9) == []
-            await rig.worker.settle(Succeeded(run.id, run.run))
+            await rig.worker.finish(run)
             assert await rig.worker.take(9) == []
             rig.clock.advance(3_600_000)
 
@@ -319,7 +319,7 @@ class HoldBackGroup(ConformanceGroup):
         elsewhere = await rig.add(gates=(keyed(LICENCE, 1, name="sim"),))
         runs = await rig.worker.take(9)
         assert [run.id for run in runs[1:]] == [elsewhere.id]
-        await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
+        await rig.worker.finish(runs[0])
         assert await rig.worker.take_ids(9) == [head.id, small.id]
 
     async def test_smaller_newcomer_does_not_pass_a_larger_parked_head(self, rig: Rig) -> None:
@@ -330,7 +330,7 @@ class HoldBackGroup(ConformanceGroup):
         assert await rig.worker.take(9) == []
         small = await rig.add(gates=(one,))
         assert await rig.worker.take(9) == []
-        await rig.worker.report(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.worker.take_ids(9) == [head.id, small.id]
 
     async def test_smaller_job_does_not_pass_at_another_pool_member(self, rig: Rig) -> None:
@@ -344,7 +344,7 @@ class HoldBackGroup(ConformanceGroup):
         later = await rig.add(gates=(one,))
         assert await rig.worker.take(9) == []
         assert await rig.states(head, small, later) == [State.PARKED] * 3
-        await rig.worker.report(Succeeded(held[0].id, held[0].run))
+        await rig.worker.finish(held[0])
         assert await rig.worker.take_ids(9) == [head.id, small.id]
 
     async def test_parked_job_that_leaves_lets_the_next_start_at_another_member(
@@ -389,7 +389,7 @@ class HoldBackGroup(ConformanceGroup):
         (run_small,) = await rig.worker.take(9)
         assert run_small.id == small.id
         assert (await rig.why(big[0].id)).never_fits == ("licence:cad",)
-        await rig.worker.settle(Succeeded(run.id, run.run), Succeeded(small.id, run_small.run))
+        await rig.worker.finish(run, run_small)
         assert await rig.worker.take(9) == []
         await rig.cap(name, 4)
         assert await rig.worker.take_ids(9) == [big[0].id]
@@ -443,7 +443,7 @@ class HoldBackGroup(ConformanceGroup):
         await rig.add_many(2, gates=(two,))
         last = await rig.add(gates=(one,))
         (run,) = await rig.worker.take(9)
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         # The second job waits in its flow now, with all of the gate's room.
         await rig.cap("licence:cad", 1)
         assert await rig.worker.take_ids(9) == [last.id]
@@ -463,7 +463,7 @@ class HoldBackGroup(ConformanceGroup):
         await rig.cap("licence:cad", 3)
         (run_two,) = await rig.worker.take(9)
         assert run_two.id == two.id
-        await rig.worker.settle(Succeeded(one.id, run_one.run), Succeeded(two.id, run_two.run))
+        await rig.worker.finish(run_one, run_two)
         assert await rig.worker.take_ids(9) == [three.id]
 
     async def test_released_weighted_permits_feed_as_many_as_fit(self, rig: Rig) -> None:
@@ -472,7 +472,7 @@ class HoldBackGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         assert run.id == whole.id
         await rig.worker.take(9)
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         states = await rig.states(*jobs)
         assert states.count(State.WAITING) == 2
         assert await rig.worker.take_ids(9) == [jobs[0].id, jobs[1].id]

@@ -14,6 +14,7 @@ from headway.testing.conformance.rig import ConformanceGroup, Rig
 from headway.testing.jobs import keyed
 
 TWILIO = Rate("rate:twilio", 3, "10s")
+SLOW = Rate("slow", 3, "30s")
 PHONE = Rate("phone:{phone}", 2, "60s")
 
 
@@ -47,15 +48,12 @@ class RateGroup(ConformanceGroup):
         assert len(await rig.worker.take(9)) == 1
 
     async def test_flow_opens_with_the_last_of_its_gates(self, rig: Rig) -> None:
-        slow = Rate("slow", 3, "30s")
-        await rig.add_many(4, gates=(slow, TWILIO))
+        await rig.add_many(4, gates=(SLOW, TWILIO))
         assert len(await rig.worker.take(9)) == 3
         assert (await rig.worker.ask(9)).next_at == rig.clock() + 30_000
 
     async def test_first_flow_to_open_is_waited_for(self, rig: Rig) -> None:
-        slow = Rate("slow", 3, "30s")
-        await rig.declare(TWILIO, slow)
-        for gate in (TWILIO, slow):
+        for gate in (TWILIO, SLOW):
             await rig.add_many(4, gates=(gate,))
         assert len(await rig.worker.take(9)) == 6
         assert (await rig.worker.ask(9)).next_at == rig.clock() + 10_000
@@ -84,7 +82,7 @@ class RateGroup(ConformanceGroup):
             n, ms = next(steps)
             reply = await rig.worker.ask(n)
             starts += [reply.now] * len(reply.jobs)
-            await rig.worker.settle(*(Succeeded(job.id, job.run) for job in reply.jobs))
+            await rig.worker.finish(*reply.jobs)
             rig.clock.advance(ms)
         for n in range(len(starts) - 3):
             assert starts[n + 3] - starts[n] >= 10_000
@@ -162,7 +160,7 @@ class RateGroup(ConformanceGroup):
 
     async def test_keyed_rate_is_forgotten_after_its_window(self, rig: Rig) -> None:
         run = await rig.start(gates=(keyed(PHONE, phone="1"),))
-        await rig.worker.report(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         await rig.pass_time(59_999)
         assert await rig.used("phone:1") == 1
         await rig.pass_time(3_600_000)
@@ -170,7 +168,7 @@ class RateGroup(ConformanceGroup):
 
     async def test_keyed_rate_with_a_longer_window_is_forgotten_after_it(self, rig: Rig) -> None:
         run = await rig.start(gates=(keyed(PHONE, phone="1"),))
-        await rig.worker.report(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         await rig.define(SetGate(name="phone:{phone}", per_ms=7_200_000))
         await rig.pass_time(3_600_000)
         assert await rig.used("phone:1") == 1
@@ -212,7 +210,7 @@ class HoursGroup(ConformanceGroup):
         run = await rig.worker.take_one()
         # A start consumes nothing at an Hours gate.
         assert (await rig.gate("hours:office")).holders == ()
-        await rig.worker.report(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         rig.clock.jump_to(parse_instant("2026-03-02T11:59:59.999+01:00"))
         await rig.worker.take_and_report(Succeeded)
         rig.clock.advance(1)

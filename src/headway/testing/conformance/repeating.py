@@ -237,10 +237,9 @@ class RepeatGroup(ConformanceGroup):
                 await worker.ask(3)
             runs = (await worker.repeat(3)).jobs
             faulty.plan(Fault.CUT, operation="settle")
-            outcomes = [Succeeded(run.id, run.run) for run in runs]
             with pytest.raises(OutcomeUnknown):
-                await worker.settle(*outcomes)
-            await worker.settle(*outcomes)
+                await worker.finish(*runs)
+            await worker.finish(*runs)
             got += [run.id for run in runs]
         assert got == [job.id for job in jobs]
         views = [await other.view(job.id) for job in jobs]
@@ -274,7 +273,7 @@ async def drain(rig: Rig, worker: PlayedWorker, done: Counter[str]) -> None:
     for _ in range(1_000):
         runs = await worker.take(3)
         for run in runs:
-            assert await worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
+            assert await worker.finish(run) == [Verdict.DONE]
             done[run.id] += 1
         if done.total() >= JOBS:
             return

@@ -6,7 +6,6 @@ import pytest
 
 from headway.contract.claims import Claimed
 from headway.contract.operate import Edit, Verb
-from headway.contract.outcomes import Succeeded
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
@@ -59,7 +58,7 @@ class _Stream:
     async def end_one(self) -> None:
         """End the oldest run, and add a job."""
         run = self.running.pop(0)
-        await self.worker.settle(Succeeded(run.id, run.run))
+        await self.worker.finish(run)
         await self.add(1)
 
 
@@ -107,7 +106,7 @@ class ReserveGroup(ConformanceGroup):
         big = await rig.add(kind="big", priority=0, gates=(six.take(2),))
         small = await rig.add_many(3, kind="small", gates=(six,))
         assert await rig.worker.take(9) == []
-        await rig.worker.settle(*(Succeeded(run.id, run.run) for run in held[:2]))
+        await rig.worker.finish(*held[:2])
         assert await rig.worker.take_ids(9) == [big.id, small[0].id]
 
     async def test_earlier_job_takes_what_is_reserved(self, rig: Rig) -> None:
@@ -185,7 +184,7 @@ class ReserveGroup(ConformanceGroup):
         assert reply.jobs == []
         assert reply.next_at == rig.clock() + RESERVED_MS
         # Now the big job fits, but no worker claims in its lane.
-        await rig.worker.settle(Succeeded(held[0].id, held[0].run))
+        await rig.worker.finish(held[0])
         rig.clock.advance(RESERVED_MS - 1)
         assert await rig.worker.take(9) == []
         rig.clock.advance(RESERVED_MS + 1)
@@ -201,7 +200,7 @@ class ReserveGroup(ConformanceGroup):
             assert reply.next_at == rig.clock() + RESERVED_MS // 2
             assert await rig.worker.take(9, SIDE) == []
             rig.clock.advance(RESERVED_MS // 2)
-        await rig.worker.settle(Succeeded(held[0].id, held[0].run))
+        await rig.worker.finish(held[0])
         assert await rig.worker.take(9, SIDE) == []
         assert await rig.worker.take_ids(9) == [big.id]
 
@@ -215,7 +214,7 @@ class ReserveGroup(ConformanceGroup):
             rig.clock.advance(RESERVED_MS + 1)
             await rig.add(kind="small", lane=SIDE, gates=(use(LICENCE, 1),))
             assert await rig.worker.take(9, SIDE) == []
-        await rig.worker.settle(Succeeded(held[0].id, held[0].run))
+        await rig.worker.finish(held[0])
         assert await rig.worker.take(9, SIDE) == []
         assert await rig.worker.take_ids(9) == [big.id]
 
@@ -228,7 +227,7 @@ class ReserveGroup(ConformanceGroup):
         await rig.pass_time(RESERVED_MS)
         await rig.add(kind="small", lane=SIDE, gates=(use(LICENCE, 1),))
         assert await rig.worker.take(9, SIDE) == []
-        await rig.worker.settle(Succeeded(held[0].id, held[0].run))
+        await rig.worker.finish(held[0])
         assert await rig.worker.take_ids(9) == [big.id]
 
     @pytest.mark.parametrize("why", ["never", "closed", "other"])
@@ -262,12 +261,12 @@ class ReserveGroup(ConformanceGroup):
         desks = Pool("desks", {"a": 1, "b": 2})
         held = await hold(rig, desks, 2)
         assert [run.members["desks"] for run in held] == ["a", "b"]
-        await rig.worker.report(Succeeded(held[0].id, held[0].run))
+        await rig.worker.finish(held[0])
         big = await rig.add(kind="big", gates=(desks.take(2),))
         small = await rig.add(kind="small", gates=(desks,))
         (run,) = await rig.worker.take(9)
         assert (run.id, run.members["desks"]) == (small.id, "a")
-        await rig.worker.report(Succeeded(held[1].id, held[1].run))
+        await rig.worker.finish(held[1])
         assert await rig.worker.take_ids(9) == [big.id]
 
     async def test_two_jobs_that_need_each_others_reservation_start_in_turn(self, rig: Rig) -> None:
@@ -280,11 +279,11 @@ class ReserveGroup(ConformanceGroup):
         second = await rig.add(kind="wide", lane=SIDE, gates=both[::-1])
         for asked, lane in ((other, SIDE), (worker, LANE), (other, SIDE)):
             assert await asked.take(9, lane) == []
-        await worker.settle(*(Succeeded(run.id, run.run) for run in held))
+        await worker.finish(*held)
         assert await other.take(9, SIDE) == []
         (run,) = await worker.take(9)
         assert run.id == first.id
-        await worker.settle(Succeeded(run.id, run.run))
+        await worker.finish(run)
         assert await other.take_ids(9, SIDE) == [second.id]
 
     async def test_why_and_the_gate_show_for_whom_it_is_reserved(self, rig: Rig) -> None:
@@ -299,7 +298,7 @@ class ReserveGroup(ConformanceGroup):
         assert kept in of_big.sentence
         assert f"(2 of 4), 3 are kept for {big.id}" in of_small.sentence
         assert of_small.shown == "blocked"
-        await rig.worker.settle(Succeeded(held[0].id, held[0].run))
+        await rig.worker.finish(held[0])
         assert await rig.worker.take_ids(9) == [big.id]
         gate = await rig.gate("wide")
         assert (gate.reserved, gate.reserved_for) == (0, None)

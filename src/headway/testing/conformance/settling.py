@@ -63,7 +63,7 @@ async def _unused(rig: Rig, worker: PlayedWorker, run: Claimed) -> None:
 
 
 ENDS_WITHOUT_ERROR: dict[str, Callable[[Rig, PlayedWorker, Claimed], Awaitable[object]]] = {
-    "succeeded": lambda _, worker, run: worker.settle(Succeeded(run.id, run.run)),
+    "succeeded": lambda _, worker, run: worker.finish(run),
     "result": lambda _, worker, run: worker.settle(Succeeded(run.id, run.run, result=b"1")),
     "failed": lambda _, worker, run: worker.settle(Failed(run.id, run.run)),
     "dead": lambda _, worker, run: worker.settle(Died(run.id, run.run, reason="bad number")),
@@ -93,7 +93,7 @@ class SettleGroup(ConformanceGroup):
         await rig.add_many(2, **SHORT)
         runs = await rig.worker.take(4)
         assert [(run.run, run.gated) for run in runs] == [(2, True)] * 2 + [(1, False)] * 2
-        verdicts = await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))
+        verdicts = await rig.worker.finish(*runs)
         assert verdicts == [Verdict.DONE] * 4
         assert [await rig.state(run.id) for run in runs] == [State.SUCCEEDED] * 4
         assert [state.used for state in await rig.gates()] == [0]
@@ -289,7 +289,7 @@ class SettleGroup(ConformanceGroup):
         async with rig.refuses(error):
             await rig.worker.report(NextStage(run.id, run.run, stage="dial", gates=uses))
         assert await rig.worker.take_ids(5) == [other.id]
-        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.finish(run) == [Verdict.DONE]
 
     async def test_released_job_is_claimable_at_once_with_the_same_attempt(self, rig: Rig) -> None:
         job = await rig.add()
@@ -404,7 +404,7 @@ class SettleGroup(ConformanceGroup):
         run = await worker.take_and_report(Released)
         again = await other.take_one()
         assert await worker.report(Released(run.id, run.run)) in {Verdict.ALREADY, Verdict.LOST}
-        assert await other.report(Succeeded(again.id, again.run)) is Verdict.DONE
+        assert await other.finish(again) == [Verdict.DONE]
         assert await worker.report(Died(run.id, run.run)) in {Verdict.ALREADY, Verdict.LOST}
         assert await rig.state(run.id) is State.SUCCEEDED
 
@@ -416,7 +416,7 @@ class SettleGroup(ConformanceGroup):
     async def test_thousand_outcomes_fit_one_request(self, rig: Rig) -> None:
         await rig.add_many(1000)
         runs = await rig.worker.take(1000)
-        verdicts = await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))
+        verdicts = await rig.worker.finish(*runs)
         assert set(verdicts) == {Verdict.DONE}
         assert (await rig.dump()).stats.counts[State.SUCCEEDED] == 1000
 
@@ -456,7 +456,7 @@ class SettleGroup(ConformanceGroup):
             await rig.add_many(number, lane=lane, **SHORT)
         runs = await rig.worker.take(6, *lanes)
         assert len(runs) == 6
-        await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))
+        await rig.worker.finish(*runs)
         found = {lane.name: lane.counts for lane in (await rig.dump()).lanes}
         assert {lane: {state: n for state, n in found[lane].items() if n} for lane in lanes} == {
             lane: {"succeeded": number} for lane, number in lanes.items()

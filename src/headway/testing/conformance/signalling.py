@@ -260,18 +260,14 @@ class SignalGroup(ConformanceGroup):
         assert (view.state, view.result) == (State.SUCCEEDED, b"7")
         assert await rig.used("line") == 0
 
-    async def test_early_signal_under_the_runs_own_key_is_kept(self, rig: Rig) -> None:
-        run = await rig.start()
-        assert (await rig.signal(f"{run.id}:1")).answer is SignalResult.KEPT
-        await rig.worker.report(HandedOver(run.id, run.run, key=f"{run.id}:1", timeout_ms=9_000))
-        assert await rig.state(run.id) is State.SUCCEEDED
-
-    async def test_early_signal_under_the_runs_own_key_settles_at_hand_over_under_another(
-        self, rig: Rig
+    @pytest.mark.parametrize("own", [True, False], ids=["under its own key", "under another"])
+    async def test_early_signal_under_the_runs_own_key_settles_at_the_hand_over(
+        self, rig: Rig, own: bool
     ) -> None:
         run = await rig.start()
         assert (await rig.signal(ref(run))).answer is SignalResult.KEPT
-        await rig.worker.report(HandedOver(run.id, run.run, key="CA77", timeout_ms=9_000))
+        key = ref(run) if own else "CA77"
+        await rig.worker.report(HandedOver(run.id, run.run, key=key, timeout_ms=9_000))
         assert await rig.state(run.id) is State.SUCCEEDED
 
     async def test_event_kept_under_the_bare_job_id_is_applied_under_a_key(self, rig: Rig) -> None:

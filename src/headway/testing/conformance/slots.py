@@ -29,7 +29,7 @@ from headway.testing.conformance.rig import (
     each_bad_note,
     each_end,
 )
-from headway.testing.conformance.worker import LANE, PlayedWorker
+from headway.testing.conformance.worker import LANE
 from headway.testing.jobs import keyed
 
 LINE = Slots("line", 2)
@@ -50,7 +50,7 @@ class SlotsGroup(ConformanceGroup):
     async def test_released_permit_starts_exactly_one_job(self, rig: Rig) -> None:
         jobs = await rig.add_many(5, gates=(LINE,))
         first, _ = await rig.worker.take(5)
-        await rig.worker.settle(Succeeded(first.id, first.run))
+        await rig.worker.finish(first)
         assert await rig.worker.take_ids(5) == [jobs[2].id]
 
     async def test_permit_names_its_holder(self, rig: Rig) -> None:
@@ -93,7 +93,7 @@ class SlotsGroup(ConformanceGroup):
         for _ in jobs:
             run = await rig.worker.take_one()
             assert await rig.worker.take(5) == []
-            await rig.worker.settle(Succeeded(run.id, run.run))
+            await rig.worker.finish(run)
             got.append(run.id)
         assert sorted(got) == sorted(job.id for job in jobs)
 
@@ -101,7 +101,7 @@ class SlotsGroup(ConformanceGroup):
         jobs = await rig.add_many(3, gates=(WIDE.take(3),))
         first = await rig.worker.take_one()
         assert await rig.worker.take(5) == []
-        await rig.worker.settle(Succeeded(first.id, first.run))
+        await rig.worker.finish(first)
         assert await rig.worker.take_ids(5) == [jobs[1].id]
 
     async def test_amount_above_the_capacity_waits_and_shows_never_fits(self, rig: Rig) -> None:
@@ -116,7 +116,7 @@ class SlotsGroup(ConformanceGroup):
         run = await rig.start(gates=(keyed(LOCK, 1, name="a"),))
         follower = await rig.add(gates=(keyed(LOCK, 1, name="a"),))
         assert await rig.worker.take(5) == []
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.worker.take_ids(5) == [follower.id]
 
     async def test_amount_that_never_fitted_starts_when_the_capacity_is_raised(
@@ -146,9 +146,9 @@ class SlotsGroup(ConformanceGroup):
         gate = await rig.gate("wide")
         assert (gate.used, gate.free, gate.capacity) == (4, 0, 2)
         for run in runs[:2]:
-            assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
+            assert await rig.worker.finish(run) == [Verdict.DONE]
             assert await rig.worker.take(5) == []
-        await rig.worker.settle(Succeeded(runs[2].id, runs[2].run))
+        await rig.worker.finish(runs[2])
         assert await rig.worker.take_ids(5) == [jobs[4].id]
 
     async def test_raised_capacity_lets_waiting_jobs_start(self, rig: Rig) -> None:
@@ -191,7 +191,7 @@ class SlotsGroup(ConformanceGroup):
         assert await rig.worker.take_ids(5) == [follower.id]
         await rig.worker.settle(GaveBack(run.id, run.run, gate="lock:a"))
         assert await rig.holders("lock:a") == [follower.id]
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert (await rig.used("line"), await rig.used("lock:a")) == (0, 1)
 
     async def test_permit_returned_twice_in_one_request_is_counted_once(self, rig: Rig) -> None:
@@ -268,7 +268,7 @@ class ReleasePermitGroup(ConformanceGroup):
         (line,) = (await rig.dump()).trail[-1:]
         assert (line.author, line.reason, line.at) == ("bob", "stuck", rig.clock())
         await rig.check()
-        await rig.worker.report(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.holders("line") == [second.id]
 
     @each_bad_note
@@ -335,11 +335,6 @@ def chosen(runs: list[Claimed], pool: str) -> str:
     return "".join(run.members[pool] for run in runs)
 
 
-async def finish(worker: PlayedWorker, *runs: Claimed) -> None:
-    """Settle runs as succeeded."""
-    await worker.settle(*(Succeeded(run.id, run.run) for run in runs))
-
-
 class PoolGroup(ConformanceGroup):
     """A gate that is open while any member has a free permit."""
 
@@ -348,7 +343,7 @@ class PoolGroup(ConformanceGroup):
         runs = await rig.worker.take(14)
         assert chosen(runs, "numbers") == "abcbabbabcbabb"
         assert await rig.worker.take(5) == []
-        await finish(rig.worker, runs[2])
+        await rig.worker.finish(runs[2])
         assert chosen(await rig.worker.take(5), "numbers") == runs[2].members["numbers"]
 
     async def test_pool_jobs_start_only_for_free_handlers(self, rig: Rig) -> None:
@@ -360,14 +355,14 @@ class PoolGroup(ConformanceGroup):
         await rig.add_many(20, gates=(ROUND,))
         runs = await rig.worker.take(4)
         assert chosen(runs, "round") == "abca"
-        await finish(rig.worker, *runs)
+        await rig.worker.finish(*runs)
         assert chosen(await rig.worker.take(3), "round") == "bca"
 
     async def test_first_free_takes_the_first_in_the_given_order(self, rig: Rig) -> None:
         await rig.add_many(20, gates=(FIRST,))
         runs = await rig.worker.take(5)
         assert chosen(runs, "first") == "aabbc"
-        await finish(rig.worker, runs[0])
+        await rig.worker.finish(runs[0])
         assert chosen(await rig.worker.take(9), "first") == "ac"
 
     async def test_chosen_member_is_recorded_on_the_run_and_its_permit(self, rig: Rig) -> None:
@@ -426,16 +421,13 @@ class PoolGroup(ConformanceGroup):
         await rig.open_gate("first")
         assert len(await rig.worker.take(9)) == 2
 
-    async def test_members_capacity_can_be_changed_by_hand(self, rig: Rig) -> None:
+    async def test_capacities_of_members_can_be_changed_by_hand_and_reset(self, rig: Rig) -> None:
         await rig.add_many(20, gates=(FIRST,))
         await rig.cap("first/a", 3)
         await rig.cap("first/b", 0)
-        assert chosen(await rig.worker.take(9), "first") == "aaacc"
-
-    async def test_reset_pool_has_its_declared_members(self, rig: Rig) -> None:
-        await rig.add_many(20, gates=(FIRST,))
-        await rig.cap("first/a", 0)
-        await rig.cap("first/b", 1)
+        runs = await rig.worker.take(9)
+        assert chosen(runs, "first") == "aaacc"
+        await rig.worker.finish(*runs)
         await rig.reset("first")
         assert chosen(await rig.worker.take(9), "first") == "aabbcc"
 
@@ -461,7 +453,7 @@ class PoolGroup(ConformanceGroup):
         runs = await rig.worker.take(3)
         await rig.define(SetGate(name="first", members=(("c", 2), ("d", 1))))
         assert chosen(await rig.worker.take(9), "first") == "ccd"
-        await finish(rig.worker, *runs)
+        await rig.worker.finish(*runs)
         assert await rig.worker.take(9) == []
 
     async def test_permit_of_a_removed_member_is_released_as_usual(self, rig: Rig) -> None:
@@ -469,7 +461,7 @@ class PoolGroup(ConformanceGroup):
         runs = await rig.worker.take(2)
         await rig.define(SetGate(name="first", members=(("z", 1),)))
         await rig.check()
-        await finish(rig.worker, *runs)
+        await rig.worker.finish(*runs)
         await rig.define(SetGate(name="first", members=(("a", 1),)))
         await rig.add(gates=(FIRST,))
         assert chosen(await rig.worker.take(9), "first") == "a"
@@ -495,7 +487,7 @@ class PoolGroup(ConformanceGroup):
         assert [run.members for run in runs] == [
             {"agents:EWR": "x"}, {"agents:EWR": "y"}, {"agents:JFK": "x"}, {"agents:JFK": "y"},
         ]  # fmt: skip
-        await finish(rig.worker, runs[1])
+        await rig.worker.finish(runs[1])
         (run,) = await rig.worker.take(9)
         assert dict(run.members) == {"agents:EWR": "y"}
 

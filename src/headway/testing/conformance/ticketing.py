@@ -6,7 +6,6 @@ import pytest
 
 from headway.contract.claims import Claimed
 from headway.contract.operate import Edit, Verb
-from headway.contract.outcomes import Succeeded
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
@@ -51,33 +50,35 @@ async def next_start(rig: Rig) -> Claimed:
 class TicketGroup(ConformanceGroup):
     """No feed is lost, and no job that cannot start blocks another."""
 
-    @pytest.mark.parametrize("verb", [Verb.CANCEL, Verb.KILL, Verb.SUCCEED])
-    async def test_removed_ticketed_head_feeds_the_next(self, rig: Rig, verb: Verb) -> None:
+    @pytest.mark.parametrize(
+        ("verb", "edit"),
+        [
+            (Verb.CANCEL, Edit()),
+            (Verb.KILL, Edit()),
+            (Verb.SUCCEED, Edit()),
+            (Verb.EDIT, Edit(priority=900)),
+            (Verb.EDIT, Edit(due_at=2_000_000_000_000)),
+        ],
+        ids=["cancel", "kill", "succeed", "priority", "due"],
+    )
+    async def test_removed_or_edited_ticketed_head_feeds_the_next(
+        self, rig: Rig, verb: Verb, edit: Edit
+    ) -> None:
         run, jobs = await park_behind_one(rig, 3)
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.states(*jobs[1:]) == [State.WAITING, State.PARKED]
-        await rig.act(verb, jobs[1].id)
+        await rig.act(verb, jobs[1].id, edit=edit)
         assert await rig.worker.take_ids(9) == [jobs[2].id]
 
     async def test_expired_ticketed_head_feeds_the_next(self, rig: Rig) -> None:
-        await rig.declare(REPO)
-        holder = await rig.add(gates=(A,))
+        await rig.add(gates=(A,))
         await rig.add(gates=(A,), expires_at=rig.clock() + 4_000)
         last = await rig.add(gates=(A,))
         run = await rig.worker.take_one()
         await rig.worker.take(9)
-        await rig.worker.settle(Succeeded(holder.id, run.run))
+        await rig.worker.finish(run)
         rig.clock.advance(4_001)
         assert await rig.worker.take_ids(9) == [last.id]
-
-    @pytest.mark.parametrize(
-        "edit", [Edit(priority=900), Edit(due_at=2_000_000_000_000)], ids=["priority", "due"]
-    )
-    async def test_edited_ticketed_head_feeds_the_next(self, rig: Rig, edit: Edit) -> None:
-        run, jobs = await park_behind_one(rig, 3)
-        await rig.worker.settle(Succeeded(run.id, run.run))
-        await rig.act(Verb.EDIT, jobs[1].id, edit=edit)
-        assert await rig.worker.take_ids(9) == [jobs[2].id]
 
     async def test_one_of_many_flows_starts_if_the_others_wait_for_something_else(
         self, rig: Rig
@@ -92,7 +93,7 @@ class TicketGroup(ConformanceGroup):
         for job in jobs:
             seen = (await rig.worker.ask(9)).seen
             async with rig.wakes(seen):
-                await rig.worker.settle(Succeeded(run.id, run.run))
+                await rig.worker.finish(run)
             run = await next_start(rig)
             assert run.id == job.id
         assert rig.clock() <= opened_at + 1_000
@@ -102,7 +103,7 @@ class TicketGroup(ConformanceGroup):
         stuck = await rig.add(gates=(A, B))
         last = await rig.add(gates=(A,))
         assert await rig.worker.take(9) == []
-        await rig.worker.settle(Succeeded(run_a.id, run_a.run))
+        await rig.worker.finish(run_a)
         assert await rig.worker.take_ids(9) == [last.id]
         assert (await rig.view(stuck.id)).parked_at == "repo:b"
 
@@ -114,17 +115,17 @@ class TicketGroup(ConformanceGroup):
         last = await rig.add(gates=(A,), due_at=rig.clock())
         assert await rig.worker.take(9) == []
         rig.clock.advance(4_000)
-        await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
+        await rig.worker.finish(runs[0])
         (run,) = await rig.worker.take(9)
         assert run.id == last.id
         assert [(await rig.view(job.id)).parked_at for job in both] == ["repo:b"] * 20
         rig.clock.advance(500)
-        await rig.worker.settle(*(Succeeded(one.id, one.run) for one in (run, runs[1])))
+        await rig.worker.finish(*(run, runs[1]))
         for job in both[:3]:
             (run,) = await rig.worker.take(9)
             assert run.id == job.id
             assert (await rig.view(job.id)).runs[0].blocked_ms == 4_500
-            await rig.worker.settle(Succeeded(run.id, run.run))
+            await rig.worker.finish(run)
 
     async def test_only_jobs_that_need_the_same_gate_follow_a_head(self, rig: Rig) -> None:
         runs = await hold_a_and_b(rig)
@@ -133,12 +134,12 @@ class TicketGroup(ConformanceGroup):
         behind = await rig.add(gates=(A, B))
         young = await rig.add(gates=(A, keyed(REPO, url="c")))
         assert await rig.worker.take(9) == []
-        await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
+        await rig.worker.finish(runs[0])
         (run,) = await rig.worker.take(9)
         assert run.id == passes.id
         places = [(await rig.view(job.id)).parked_at for job in (stuck, behind, young)]
         assert places == ["repo:b", "repo:a", "repo:a"]
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.worker.take_ids(9) == [young.id]
 
     async def test_new_job_starts_when_all_that_were_parked_before_it_followed_another(
@@ -147,7 +148,7 @@ class TicketGroup(ConformanceGroup):
         runs = await hold_a_and_b(rig)
         await rig.add_many(3, gates=(A, B))
         assert await rig.worker.take(9) == []
-        await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
+        await rig.worker.finish(runs[0])
         young = await rig.add(gates=(A,))
         assert await rig.worker.take_ids(9) == [young.id]
 
@@ -158,12 +159,12 @@ class TicketGroup(ConformanceGroup):
         await rig.add_many(3, gates=(A, B))
         last = await rig.add(gates=(A,), priority=900)
         assert await rig.worker.take(9) == []
-        await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
+        await rig.worker.finish(runs[0])
         young = await rig.add(gates=(A,))
         plain = await rig.add()
         run, other = await rig.worker.take(9)
         assert [run.id, other.id] == [young.id, plain.id]
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.worker.take_ids(9) == [last.id]
 
     async def test_job_that_comes_before_a_head_does_not_follow_it(self, rig: Rig) -> None:
@@ -174,7 +175,7 @@ class TicketGroup(ConformanceGroup):
         assert await rig.worker.take(9) == []
         await rig.add(gates=(use(LICENCE, 1),))
         await rig.worker.take_one()
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         await rig.add(lane=SIDE, gates=(A,))
         side = await rig.worker.take_one(SIDE)
         first = await rig.add(priority=1, gates=(use(LICENCE, 1), A))
@@ -184,7 +185,7 @@ class TicketGroup(ConformanceGroup):
         assert await rig.worker.take(9) == []
         places = [(await rig.view(job.id)).parked_at for job in (wide, first)]
         assert places == ["licence:cad", "repo:a"]
-        await rig.worker.settle(Succeeded(side.id, side.run))
+        await rig.worker.finish(side)
         assert await rig.worker.take_ids(9) == [first.id]
 
     async def test_job_that_never_fits_a_gate_is_passed_after_it_followed_another(
@@ -199,10 +200,10 @@ class TicketGroup(ConformanceGroup):
         runs = await rig.worker.take(9)
         assert [run.id for run in runs] == [job.id for job in holders]
         assert await rig.worker.take(9) == []
-        await rig.worker.settle(Succeeded(runs[0].id, runs[0].run))
+        await rig.worker.finish(runs[0])
         assert await rig.worker.take(9) == []
         await rig.act(Verb.CANCEL, stuck.id)
-        await rig.worker.settle(Succeeded(runs[1].id, runs[1].run))
+        await rig.worker.finish(runs[1])
         assert await rig.worker.take_ids(9) == [small.id]
         assert (await rig.view(never.id)).parked_at == "licence:cad"
 
@@ -222,7 +223,7 @@ class TicketGroup(ConformanceGroup):
         assert await rig.states(*waiting) == [State.WAITING, State.PARKED]
         # The first has a ticket and waits for `line`; the second gets the next start of the rate.
         await rig.pass_time(10_000)
-        await worker.settle(*(Succeeded(run.id, run.run) for run in holders))
+        await worker.finish(*holders)
         assert await worker.take_ids(9) == [job.id for job in waiting]
 
     async def test_job_that_fits_again_goes_before_those_fed_behind_it(self, rig: Rig) -> None:
@@ -233,7 +234,7 @@ class TicketGroup(ConformanceGroup):
         big = await rig.add(gates=(use(LICENCE, 3),))
         small = await rig.add(gates=(use(LICENCE, 1),))
         assert await rig.worker.take(9) == []
-        await rig.worker.report(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.states(big, small) == [State.PARKED, State.WAITING]
         await rig.cap("licence:cad", 4)
         assert await rig.states(big, small) == [State.WAITING] * 2
@@ -246,7 +247,7 @@ class TicketGroup(ConformanceGroup):
         for _ in range(20):
             runs = await rig.worker.take(9)
             for run in runs:
-                await rig.worker.settle(Succeeded(run.id, run.run))
+                await rig.worker.finish(run)
                 done.append(run.id)
         assert sorted(done) == sorted(job.id for job in jobs)
 
@@ -259,7 +260,7 @@ class TicketGroup(ConformanceGroup):
         await other.take(9, "unused")
         for job in jobs[1:]:
             await worker.take(9)
-            await worker.settle(Succeeded(run.id, run.run))
+            await worker.finish(run)
             (run,) = await worker.take(9)
             assert run.id == job.id
 
@@ -269,7 +270,7 @@ class TicketGroup(ConformanceGroup):
         runs = await rig.worker.take(9)
         assert [run.id for run in runs] == [job.id for job in jobs[:2]]
         # Both members are free before the next claim, which starts a job at each.
-        await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs))
+        await rig.worker.finish(*runs)
         assert await rig.worker.take_ids(9) == [job.id for job in jobs[2:4]]
 
     async def test_every_lane_at_a_gate_is_fed_and_one_job_starts(self, rig: Rig) -> None:
@@ -279,7 +280,7 @@ class TicketGroup(ConformanceGroup):
         run = await rig.worker.take_one("a")
         for lane in ("a", "b", "c"):
             assert await rig.worker.take(9, lane) == []
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         started = [len(await rig.worker.take(9, lane)) for lane in ("c", "b", "a")]
         assert started == [1, 0, 0]
 
@@ -291,6 +292,6 @@ class TicketGroup(ConformanceGroup):
         assert await rig.worker.take(9, "paused") == []
         assert await rig.worker.take(9) == []
         await rig.close_gate("lane:paused")
-        await rig.worker.settle(Succeeded(run.id, run.run))
+        await rig.worker.finish(run)
         assert await rig.worker.take(9, "paused") == []
         assert len(await rig.worker.take(9)) == 1

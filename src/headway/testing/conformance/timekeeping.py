@@ -13,7 +13,7 @@ from headway.core.job import MAX_BATCH
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig
 from headway.testing.conformance.worker import LANE, LEASE_MS
-from headway.testing.jobs import HOUR_MS, keyed
+from headway.testing.jobs import HOUR_MS, Gate, keyed
 
 LINE = Slots("line", 1)
 
@@ -49,7 +49,7 @@ class TimeGroup(ConformanceGroup):
         await rig.sweep()
         rig.clock.advance(LEASE_MS * 6 - 1)
         await rig.sweep()
-        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.finish(run) == [Verdict.DONE]
 
     async def test_job_due_by_a_clock_that_was_ahead_stays_due(self, rig: Rig) -> None:
         job = await rig.add(due_at=rig.clock() + 5_000)
@@ -107,12 +107,16 @@ class WaitGroup(ConformanceGroup):
         async with rig.wakes(reply.seen):
             await rig.worker.take()
 
-    async def test_wait_returns_when_a_permit_is_released(self, rig: Rig) -> None:
-        await rig.add_many(2, gates=(LINE,))
+    @pytest.mark.parametrize(
+        "gate", [LINE, keyed(Slots("lock:{name}", 1), name="a")], ids=["shared", "keyed"]
+    )
+    async def test_wait_returns_when_a_permit_is_released(self, rig: Rig, gate: Gate) -> None:
+        await rig.add_many(2, gates=(gate,))
         run = await rig.worker.take_one()
         reply = await rig.worker.ask()
+        assert reply.jobs == []
         async with rig.wakes(reply.seen):
-            await rig.worker.report(Succeeded(run.id, run.run))
+            await rig.worker.finish(run)
 
     async def test_wait_returns_when_a_lane_with_concurrency_has_room_again(self, rig: Rig) -> None:
         await rig.define(DeclareLane(spec=LaneSpec(name=LANE, concurrency=1)))
@@ -121,7 +125,7 @@ class WaitGroup(ConformanceGroup):
         reply = await rig.new_worker().ask()
         assert reply.jobs == []
         async with rig.wakes(reply.seen):
-            await rig.worker.report(Succeeded(run.id, run.run))
+            await rig.worker.finish(run)
 
     async def test_wait_returns_when_a_job_is_handed_back(self, rig: Rig) -> None:
         run = await rig.start()
@@ -137,15 +141,6 @@ class WaitGroup(ConformanceGroup):
         async with rig.wakes(reply.seen):
             await rig.cap("line", 2)
 
-    async def test_wait_returns_when_a_parked_job_is_fed(self, rig: Rig) -> None:
-        lock = Slots("lock:{name}", 1)
-        await rig.add_many(2, gates=(keyed(lock, name="a"),))
-        run = await rig.worker.take_one()
-        reply = await rig.worker.ask()
-        assert reply.jobs == []
-        async with rig.wakes(reply.seen):
-            await rig.worker.report(Succeeded(run.id, run.run))
-
     async def test_lane_woken_without_need_is_woken_again(self, rig: Rig) -> None:
         await rig.add_many(2, gates=(LINE,))
         await rig.add(lane="other", gates=(LINE,))
@@ -155,7 +150,7 @@ class WaitGroup(ConformanceGroup):
             reply = await waiter.ask(1, "other")
             assert reply.jobs == []
             async with rig.wakes(reply.seen, "other"):
-                await holder.report(Succeeded(run.id, run.run))
+                await holder.finish(run)
         assert len(await waiter.take(1, "other")) == 1
 
     async def test_every_blocked_lane_of_many_is_woken(self, rig: Rig) -> None:
@@ -166,7 +161,7 @@ class WaitGroup(ConformanceGroup):
         await rig.enqueue(*(rig.jobs.make(lane=lane, gates=(LINE,)) for lane in lanes))
         seen = [(await worker.ask(1, lane)).seen for lane in lanes]
         async with rig.wakes(seen[-1], lanes[0], lanes[-1]):
-            await holder.report(Succeeded(run.id, run.run))
+            await holder.finish(run)
 
     async def test_wait_returns_when_a_gate_is_opened(self, rig: Rig) -> None:
         await rig.add()

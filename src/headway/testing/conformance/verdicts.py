@@ -80,8 +80,7 @@ class VerdictGroup(ConformanceGroup):
         runs = await rig.worker.take(3)
         ends = runs[:1] if alone else runs[:2]
         rig.clock.advance(2)
-        outcomes = [Succeeded(run.id, run.run) for run in ends]
-        assert set(await rig.worker.settle(*outcomes)) == {Verdict.DONE}
+        assert set(await rig.worker.finish(*ends)) == {Verdict.DONE}
         for run in ends:
             view = await rig.view(run.id)
             assert (view.state, view.worker, view.finished_at) == (
@@ -96,14 +95,12 @@ class VerdictGroup(ConformanceGroup):
         for one in rest:
             view = await rig.view(one)
             assert (view.state, view.worker, view.finished_at) == (
-                State.RUNNING,
-                rig.worker.id,
-                None,
-            )
+                State.RUNNING, rig.worker.id, None,
+            )  # fmt: skip
         assert await rig.used("line") == (len(rest) if gates else 0)
         reply = await rig.worker.beat(*((run.id, run.run) for run in runs))
         assert set(reply.lost) == {(run.id, run.run) for run in ends}
-        await rig.worker.settle(*(Succeeded(run.id, run.run) for run in runs if run.id in rest))
+        await rig.worker.finish(*(run for run in runs if run.id in rest))
         await rig.pass_time(DEFAULT_POLICY.keep_ms - 1)
         assert not await rig.missing(ends[0].id)
         await rig.pass_time(1)
@@ -259,5 +256,5 @@ class VerdictGroup(ConformanceGroup):
         job = await rig.add(**SHORT)
         run = await rig.worker.take_and_report(KnownAs, key="sid-1")
         assert [one.keys for one in (await rig.view(job.id)).runs] == [("sid-1",)]
-        assert await rig.worker.report(Succeeded(run.id, run.run)) is Verdict.DONE
+        assert await rig.worker.finish(run) == [Verdict.DONE]
         assert [one.keys for one in (await rig.view(job.id)).runs] == [("sid-1",)]

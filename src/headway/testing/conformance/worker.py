@@ -13,7 +13,7 @@ from headway.contract.claims import (
     ClaimRequest,
     LaneOrder,
 )
-from headway.contract.outcomes import Outcome, SettleRequest, Verdict
+from headway.contract.outcomes import Outcome, SettleRequest, Succeeded, Verdict
 from headway.contract.store import Store
 
 LEASE_MS = 30_000
@@ -120,6 +120,10 @@ class PlayedWorker:
     async def report(self, outcome: Outcome) -> Verdict:
         """Report one outcome, and return its verdict."""
         return (await self.settle(outcome))[0]
+
+    async def finish(self, *runs: Claimed) -> list[Verdict]:
+        """Report that runs have succeeded, and return a verdict for each."""
+        return await self.settle(*(Succeeded(run.id, run.run) for run in runs))
 
     async def beat(
         self,
