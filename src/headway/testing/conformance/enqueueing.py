@@ -266,14 +266,7 @@ class EnqueueGroup(ConformanceGroup):
         await rig.pass_time(1)
         assert await rig.enqueue(again) == [Sent(again.id, created=True)]
 
-    async def test_expired_key_is_free_before_any_sweep(self, rig: Rig) -> None:
-        job = await rig.add()
-        await rig.cancel(job.id)
-        rig.clock.advance(POLICY.key_for_ms)
-        other = job.changed(id=rig.jobs.make().id, args=b'{"number":0}')
-        assert await rig.enqueue(other) == [Sent(other.id, created=True)]
-
-    async def test_key_taken_over_by_a_later_job_survives_the_purge_of_the_earlier(
+    async def test_expired_key_is_free_before_any_sweep_and_survives_the_purge_of_its_first_job(
         self, rig: Rig
     ) -> None:
         job = await rig.add(expires_at=None)

@@ -255,7 +255,8 @@ class CancelGroup(ConformanceGroup):
         run = await rig.start(gates=(LINE,))
         if state is State.AWAITING:
             await rig.worker.report(HandedOver(run.id, run.run, key="call-1", timeout_ms=60_000))
-        assert await rig.cancel(run.id) == [Acted.ASKED]
+        for _ in range(2):
+            assert await rig.cancel(run.id) == [Acted.ASKED]
         view = await rig.view(run.id)
         assert (view.state, view.cancel_requested) == (state, True)
         assert await rig.holders("line") == [run.id]
@@ -320,11 +321,6 @@ class CancelGroup(ConformanceGroup):
         await rig.cancel(call.id)
         await rig.pass_time(1_800_000)
         assert await rig.state(call.id) is State.CANCELLED
-
-    async def test_repeated_cancel_request_is_requested_again(self, rig: Rig) -> None:
-        call = await dial(rig)
-        assert await rig.cancel(call.id) == [Acted.ASKED]
-        assert await rig.cancel(call.id) == [Acted.ASKED]
 
     async def test_cancelled_job_starts_in_no_later_claim(self, rig: Rig) -> None:
         jobs = await rig.add_many(5)

@@ -234,15 +234,6 @@ class SettleGroup(ConformanceGroup):
         await rig.worker.take_and_report(Succeeded, result=result)
         assert (await rig.view(job.id)).reason == ""
 
-    async def test_snoozes_use_no_attempt(self, rig: Rig) -> None:
-        job = await rig.add()
-        for _ in range(10):
-            run = await rig.worker.take_one()
-            assert run.attempt == 1
-            await rig.worker.settle(Snoozed(run.id, run.run, after_ms=1))
-            rig.clock.advance(1)
-        assert (await rig.view(job.id)).run == 10
-
     async def test_next_stage_has_its_own_gates_and_uses_no_attempt(self, rig: Rig) -> None:
         await rig.declare(LINE, PHONE)
         job = await rig.add(stage="check", gates=(use_of(PHONE, phone="1"),))
