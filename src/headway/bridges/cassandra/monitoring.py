@@ -112,10 +112,7 @@ def start_calendar(service: Service, link: Link) -> None:
         if facts.overview is None:
             return None
         now = facts.overview.stats.now
-        try:
-            progress, away = await load_progress(link), ""
-        except StoreError as error:
-            progress, away = None, error.message
+        progress, away = await _load(link)
         return CalendarStatus(
             at=facts.at, now=now, horizon_ms=settings.horizon, progress=progress, away=away
         )
@@ -126,6 +123,13 @@ def start_calendar(service: Service, link: Link) -> None:
         send = partial(send_jobs, service)
         reader = Reader(link, service.store, service.timing, send=send)
         service.keep_running(reader.run, "calendar")
+
+
+async def _load(link: Link) -> tuple[CalendarProgress | None, str]:
+    try:
+        return await load_progress(link), ""
+    except StoreError as error:
+        return None, error.message
 
 
 def _away(status: CalendarStatus) -> Lasting:
@@ -171,15 +175,9 @@ FRESH_S = 2.0
 def calendar_page(link: Link) -> DashboardPage:
     """Return the dashboard page of the calendar."""
 
-    async def load() -> tuple[CalendarProgress | None, str]:
-        try:
-            return await load_progress(link), ""
-        except StoreError as error:
-            return None, error.message
-
     async def read(view: PageView) -> TemplateContext:
         now, settings = (await view.reads.overview()).stats.now, link.settings
-        progress, away = await view.reads.cached("calendar", load, FRESH_S)
+        progress, away = await view.reads.cached("calendar", partial(_load, link), FRESH_S)
         ahead = 0 if progress is None else ahead_ms(progress, now)
         return {
             "now": now,

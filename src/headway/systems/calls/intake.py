@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -236,14 +237,17 @@ async def take_leads(
             the template's schema, or an unusable reporting URL; nothing was stored.
         KeyConflict: a key names a different lead.
     """
-    _check_reports(context, bodies)
+    for n, body in enumerate(bodies):
+        if body.reporting_webhook_url is not None:
+            with _of_lead(n, len(bodies)):
+                context.reporter.check(body.reporting_webhook_url)
     contents = await context.catalogue.read({one.template for one in bodies})
     now = await service.now() if context.table is None else service.timing.wall_at()
     recipe = LeadRecipe(context=context)
-    rows = [
-        _row(caller, contents, body, now, n, len(bodies))
-        async for n, body in service.in_turns(enumerate(bodies))
-    ]
+    rows: list[LeadRow] = []
+    async for n, body in service.in_turns(enumerate(bodies)):
+        with _of_lead(n, len(bodies)):
+            rows.append(_row(caller, contents, body, now))
     caller.check_lane(context.kind.lane)
     if context.table is not None:
         return await _into_table(service, context, recipe, rows)
@@ -271,39 +275,21 @@ async def _into_table(
     return [Taken(row.lead, created, row.due_at) for row, created in written]
 
 
-def _check_reports(context: CallsContext, bodies: Sequence[LeadBody]) -> None:
-    """Validate the reporting URLs of leads.
-
-    Raises:
-        InvalidValue: results cannot be reported to one of them.
-    """
-    for n, body in enumerate(bodies):
-        try:
-            if body.reporting_webhook_url is not None:
-                context.reporter.check(body.reporting_webhook_url)
-        except InvalidValue as error:
-            if len(bodies) > 1:
-                add_members(error, lead=n)
-            raise
-
-
-def _row(
-    caller: Caller, contents: CatalogueContents, body: LeadBody, now: int, n: int, count: int
-) -> LeadRow:
-    """Validate a lead, and return its row.
-
-    Raises:
-        InvalidValue: the lead is not valid.
-        Forbidden: the caller may not use its reseller.
-    """
+@contextmanager
+def _of_lead(n: int, count: int) -> Generator[None]:
+    # Adds the number of the lead to the error.
     try:
-        reseller = _reseller(caller, body)
-        template = _template(contents, body)
-        _check_payload(template, body)
+        yield
     except InvalidValue as error:
         if count > 1:
             add_members(error, lead=n)
         raise
+
+
+def _row(caller: Caller, contents: CatalogueContents, body: LeadBody, now: int) -> LeadRow:
+    reseller = _reseller(caller, body)
+    template = _template(contents, body)
+    _check_payload(template, body)
     due_at = now + template.initial_offset
     if body.next_attempt_at is not None:
         due_at = body.next_attempt_at.resolved(now)
