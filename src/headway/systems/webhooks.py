@@ -354,11 +354,6 @@ class Reporter:
 
 
 def _parse_url(what: str, url: str) -> SplitResult:
-    """Parse and validate a URL.
-
-    Raises:
-        InvalidValue: nothing can be posted to this URL.
-    """
     hint = "https://host/path, without a user or a fragment"
     try:
         parts = urlsplit(url)

@@ -250,11 +250,6 @@ def _due_at(text: str | None) -> int | None:
 
 
 def _priority(text: str) -> int:
-    """Parse a priority.
-
-    Raises:
-        InvalidValue: the text is not a whole number, or out of range.
-    """
     if not text.isascii() or not text.isdigit():
         message = f"{PRIORITY} is {text[:40]!r}, not a whole number"
         raise InvalidValue(message)

@@ -336,11 +336,6 @@ def _is_toml(text: str) -> bool:
 
 
 def _load(chunk: _Chunk) -> dict[str, Any]:
-    """Parse a part.
-
-    Raises:
-        _Invalid: it is not TOML.
-    """
     try:
         return tomllib.loads("\n".join(chunk.lines))
     except tomllib.TOMLDecodeError as error:
@@ -387,11 +382,6 @@ def _head(table: dict[str, Any], chunk: _Chunk) -> dict[str, Any]:
 def _automation(
     found: dict[str, Any], chunk: _Chunk, folder: Path, known: Mapping[str, Automation]
 ) -> Automation:
-    """Read an entry.
-
-    Raises:
-        _Invalid: a value is not valid, or the id is already used.
-    """
     table = _validated(AutomationTable, found, chunk)
     if table.id in known:
         text = f"id {table.id!r} is already used in line {known[table.id].line}"
@@ -411,11 +401,6 @@ def _automation(
 
 
 def _validated(model: type[Any], values: object, chunk: _Chunk) -> Any:  # noqa: ANN401  (one of the models)
-    """Validate a table.
-
-    Raises:
-        _Invalid: a key or a value is not valid.
-    """
     try:
         return model.model_validate(values)
     except ValidationError as error:

@@ -187,10 +187,5 @@ def _bounded(key: str) -> str:
 
 
 def _refuse(why: str) -> NoReturn:
-    """Raise an error that does not repeat the URL.
-
-    Raises:
-        InvalidValue: always.
-    """
     message = f"the repository {why}"
     raise InvalidValue(message, hint=_HINT)

@@ -227,11 +227,6 @@ ROUTES = router("system: calls", operations="calls_")
 
 
 async def _stored(session: AsyncSession, name: str) -> TemplateRecord:
-    """Return a stored template.
-
-    Raises:
-        UnknownRecord: it does not exist.
-    """
     found = await session.get(TemplateRecord, name)
     if found is None:
         message = f"there is no template {name[:64]!r}"

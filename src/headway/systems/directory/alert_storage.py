@@ -33,19 +33,16 @@ class AlertTable:
         self._directory = directory
 
     async def read(self) -> bytes | None:
-        """See `AlertStorage.read`."""
         async with self._directory.read() as session:
             value = (await session.execute(_READ)).scalar()
         return None if value is None else value.encode()
 
     async def take_over(self, holder: str) -> bytes | None:
-        """See `AlertStorage.take_over`."""
         async with self._directory.change() as session:
             await session.execute(_TAKE, {"holder": holder})
             value = (await session.execute(_READ)).scalar()
         return None if value is None else value.encode()
 
     async def write(self, holder: str, value: bytes) -> None:
-        """See `AlertStorage.write`."""
         async with self._directory.change() as session:
             await session.execute(_WRITE, {"holder": holder, "value": value.decode()})

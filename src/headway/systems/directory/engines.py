@@ -75,11 +75,6 @@ def parse_url(url: str) -> URL:
 
 
 def _is_pooled(url: URL) -> bool:
-    """Return the option `pooled`, as of a store's URL.
-
-    Raises:
-        InvalidValue: it is neither on nor off.
-    """
     given = str(url.query.get("pooled", "off")).lower()
     if given not in {"on", "off"}:
         message = f"pooled is {given!r:.80} in the directory's URL"

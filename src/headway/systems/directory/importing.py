@@ -115,11 +115,6 @@ class ImportFile:
 
 
 def _refuse(error: csv.Error) -> NoReturn:
-    """Report a file that is not valid CSV.
-
-    Raises:
-        InvalidValue: always.
-    """
     message = f"the file is not valid CSV: {error}"
     hint = "quote fields that contain commas or quotes; end lines with a line feed"
     raise InvalidValue(message, hint=hint) from None
@@ -148,11 +143,6 @@ def _lines(file: IO[bytes]) -> Iterator[str]:
 
 
 def _check_columns(columns: Sequence[str], needed: Sequence[str], known: Sequence[str]) -> None:
-    """Validate a header.
-
-    Raises:
-        InvalidValue: a column is missing, repeated or unknown.
-    """
     listed = ", ".join((*needed, *known))
     for wrong, what in (
         ([one for one in needed if one not in columns], "lacks the"),
@@ -260,11 +250,6 @@ async def _write_possible(
 
 
 def _check_none_refused(report: ImportReport) -> None:
-    """Check that no row was refused.
-
-    Raises:
-        InvalidValue: a row was refused.
-    """
     if not report.refused:
         return
     first = "; ".join(f"row {one.row}: {one.what}" for one in report.faults[:3])
@@ -306,11 +291,6 @@ async def _batches(
 
 
 def _parse_row(records: Records[R, New], fields: RowFields | str) -> New:
-    """Parse a row.
-
-    Raises:
-        InvalidValue: the row is not valid.
-    """
     if isinstance(fields, str):
         raise InvalidValue(fields)
     try:
@@ -323,11 +303,6 @@ def _parse_row(records: Records[R, New], fields: RowFields | str) -> New:
 def _check_repeated(
     records: Records[R, New], row: New, number: int, seen: dict[tuple[str, str], int]
 ) -> None:
-    """Check that a row has no id or unique value of an earlier row.
-
-    Raises:
-        InvalidValue: an earlier row has it too.
-    """
     values = records.unique_values(row)
     for pair in values:
         if pair in seen:

@@ -33,11 +33,6 @@ class NotificationSink:
 
 
 def _body(message: Incoming) -> NotificationBody:
-    """Read a body.
-
-    Raises:
-        InvalidValue: the value is not a valid body.
-    """
     try:
         body = NotificationBody.model_validate(read_json(message))
     except ValidationError as error:

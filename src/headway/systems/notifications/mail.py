@@ -236,7 +236,6 @@ class Smtp:
         self._idle: list[SMTP] = []
 
     async def send(self, message: Message) -> SendResult:
-        """See `MessageSender.send`."""
         written = write_mail(message, self._from, self._timing.wall_at())
         if isinstance(written, str):
             return Refused(written)
@@ -250,7 +249,6 @@ class Smtp:
             return delivery.failed("the server did not answer in time")
 
     async def close(self) -> None:
-        """See `MessageSender.close`."""
         idle, self._idle = self._idle, []
         for client in idle:
             with suppress(SMTPException, OSError):

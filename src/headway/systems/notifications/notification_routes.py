@@ -190,11 +190,6 @@ async def timeline(
 
 
 async def _visible(context: NotifyContext, caller: Caller, id: str) -> JobView:
-    """Return a notification's job with its runs and trail.
-
-    Raises:
-        UnknownRecord: there is no such notification.
-    """
     check_caller(caller)
     found = await context.store.read(JobQuery(id=id)) if is_job_id(id) else None
     if found is None and context.calendar is not None:

@@ -215,7 +215,6 @@ class Apns:
         self._pool: APNsKeyConnectionPool | None = None
 
     async def send(self, message: Message) -> SendResult:
-        """See `MessageSender.send`."""
         if not _TOKEN.fullmatch(message.to):
             return Refused("the device token is not a hexadecimal number")
         alert = {"body": message.text} | ({"title": message.title} if message.title else {})
@@ -240,7 +239,6 @@ class Apns:
         return await self._exchange(request, size)
 
     async def close(self) -> None:
-        """See `MessageSender.close`."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()

@@ -100,7 +100,6 @@ class Sms:
         self._base_url = base_url
 
     async def send(self, message: Message) -> SendResult:
-        """See `MessageSender.send`."""
         if not is_phone(message.to):
             return Refused("the number is not in E.164")
         base = self._base_url()
@@ -155,7 +154,6 @@ class Webhook:
         )
 
     async def send(self, message: Message) -> SendResult:
-        """See `MessageSender.send`."""
         data = {name: getattr(message, name) for name in POSTED}
         body = msgspec.json.encode({"type": TYPE, "data": data})
         try:
@@ -168,7 +166,6 @@ class Webhook:
             return outcome_of(error)
 
     async def close(self) -> None:
-        """See `MessageSender.close`."""
         await self._reporter.close()
 
 

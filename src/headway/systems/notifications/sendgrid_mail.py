@@ -70,7 +70,6 @@ class SendGridMail:
         self._api.client = _WireClient(self._http, made.host, made.request_headers, [])
 
     async def send(self, message: Message) -> SendResult:
-        """See `MessageSender.send`."""
         if fault := check_mail(message):
             return Refused(fault)
         send = cast("Callable[[Mail], Response]", self._api.send)
@@ -81,7 +80,6 @@ class SendGridMail:
         return Accepted(cast("httpx.Headers", reply.headers).get("x-message-id"))
 
     async def close(self) -> None:
-        """See `MessageSender.close`."""
         await self._http.close()
 
     def _written(self, message: Message) -> Mail:

@@ -312,20 +312,13 @@ class Account:
         return Dialled(self.name, _named(call.sid))
 
     async def look_up(self, sought: Sought) -> CallEvent | NotFound:
-        """See `Voice.look_up`.
-
-        Calls in Twilio's queue have no start time yet, so they are listed separately.
-
-        Raises:
-            ProviderUnsure: Twilio cannot be queried now, or several calls match and one of them has
-                not ended.
-        """
         try:
             if sought.call_id is not None:
                 call = await self._fetch(sought.call_id)
                 return NotFound.UNCLEAR if call is None else self._event(call, sought)
             since = datetime.fromtimestamp((sought.since - SKEW_MS) // 1000, UTC)
-            # In this order, so that a call that starts in between is in the second list.
+            # Queued calls have no start time yet, so they are listed separately; in this order, so
+            # that a call that starts in between is in the second list.
             listed = {
                 one.sid: one
                 for more in ({"status": "queued"}, {"start_time_after": since})
@@ -342,11 +335,6 @@ class Account:
         return only_match([self._event(one, sought) for one in found])
 
     async def hang_up(self, call_id: str) -> None:
-        """See `Voice.hang_up`.
-
-        Raises:
-            ProviderRefused: Twilio refused, and the call has not ended.
-        """
         # "completed" also ends queued and ringing calls; "canceled" would not end a call that was
         # just answered.
         wanted = CallStatus.COMPLETED.value

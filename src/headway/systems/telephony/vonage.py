@@ -274,11 +274,6 @@ class VonageApplication:
         self._threads: CapacityLimiter | None = None
 
     async def dial(self, order: CallOrder) -> Dialled:
-        """See `Voice.dial`.
-
-        Raises:
-            ProviderRefused: there is definitely no call: Vonage refused it, or got no request.
-        """
         try:
             asked = _request(order)
         except (ValueError, VonageError) as error:
@@ -291,12 +286,6 @@ class VonageApplication:
         return Dialled(self.name, made.uuid)
 
     async def look_up(self, sought: Sought) -> CallEvent | NotFound:
-        """See `Voice.look_up`.
-
-        Raises:
-            ProviderUnsure: Vonage cannot be queried now, or several calls match and one of them has
-                not ended.
-        """
         try:
             if sought.call_id is not None:
                 call = await self._fetch(sought.call_id)
@@ -307,11 +296,6 @@ class VonageApplication:
             raise ProviderUnsure(message, hint=refused.hint) from refused
 
     async def hang_up(self, call_id: str) -> None:
-        """See `Voice.hang_up`.
-
-        Raises:
-            ProviderRefused: Vonage refused, and the call has not ended.
-        """
         try:
             await self._ask(lambda client: client.hangup(call_id))
         except ProviderRefused:
