@@ -42,6 +42,14 @@ def test_messages_below_the_level_are_not_logged(capfd: pytest.CaptureFixture[st
     assert capfd.readouterr().err == ""
 
 
+def test_drivers_ignored_errors_are_not_logged(capfd: pytest.CaptureFixture[str]):
+    configure_logging(Settings())
+    logging.getLogger("psycopg").warning("error ignored terminating %s: %s", "a", "b")
+    assert capfd.readouterr().err == ""
+    logging.getLogger("psycopg").error("unexpected")
+    assert "unexpected" in capfd.readouterr().err
+
+
 def test_human_logs_contain_no_control_characters_of_their_values(
     capfd: pytest.CaptureFixture[str],
 ):

@@ -22,6 +22,7 @@ from tests.cli.conftest import Headway
         ["token", "create", "shop", "--role=viewer", "--expires=5x"],
         ["token", "rotate", "0123456789abcdef", "--grace=5x"],
         ["worker", "app.py", "--grace=5x"],
+        ["worker", "app.py", "--lease=5x"],
         ["run", "app.py", "--grace=5x"],
         ["serve", "--app=app.py", "--work", "--grace=5x"],
         ["carrier", "--ring=5x"],

@@ -210,6 +210,7 @@ def test_app_without_a_store_uses_the_one_in_the_settings_file(headway: Headway,
         (["--concurrency", "0"], "--concurrency"),
         (["--drain=now"], "--drain"),
         (["worker_empty.py", "--grace", "long"], "long"),
+        (["worker_empty.py", "--lease", "48h"], "a worker's lease is"),
         (["--processes", "0"], "--processes"),
     ],
 )

@@ -182,6 +182,7 @@ def test_open_handler_accepts_anything(app: hw.App) -> None:
 
     assert work.make(z=[None], a=1, b="x").args == b'{"a":1,"b":"x","z":[null]}'
     assert "argument 'a'" in refused(app, work, a="1", z=2)
+    assert "'job' is the parameter that gets the job itself" in refused(app, work, a=1, job=2)
 
 
 @pytest.mark.parametrize(

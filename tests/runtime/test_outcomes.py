@@ -50,6 +50,14 @@ def test_snooze_closes_gates_and_creates_no_jobs(job: Job, follow_up: NewJob) ->
     assert (outcome.then, outcome.close, outcome.after_ms) == ((), (CLOSING,), 1_000)
 
 
+def test_retry_that_closes_a_gate_needs_a_time() -> None:
+    # Type checkers refuse it, too: each unnecessary `ignore` is an error.
+    with pytest.raises(hw.InvalidValue, match="'provider' without an end time"):
+        hw.Retry(close="provider")  # pyright: ignore[reportCallIssue]
+    assert hw.Retry(close="provider", after="1m").close[0].for_ms == 60_000
+    assert hw.Retry(close="provider", at="1970-01-01T00:01Z").close[0].until_at == 60_000
+
+
 def test_retry_closes_the_gates_of_the_handler_and_its_own(job: Job) -> None:
     job.close("rate:twilio", after="60s")
     outcome = outcome_of_error(job, hw.Retry("429", after="1s", close="rate:other"), {})

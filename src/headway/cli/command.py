@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import is_dataclass
+from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, cast, get_args
@@ -96,12 +97,13 @@ def _bound(function: Function[Options]) -> Callable[..., None]:
 
 
 def _name_value(annotation: Any) -> None:  # noqa: ANN401  (of any option)
-    """Set the placeholder of an option's value, unless it has one or a fixed set of values."""
+    """Set the placeholder of an option's value, unless it has one or a Literal's values."""
     match get_args(annotation):
         case (kind, OptionInfo(metavar=None) as option):
             while inner := get_args(kind):
                 kind = inner[0]
-            option.metavar = _VALUES.get(kind)
+            several = isinstance(kind, type) and issubclass(kind, StrEnum)
+            option.metavar = f"<{'|'.join(kind)}>" if several else _VALUES.get(kind)
         case _:
             pass
 

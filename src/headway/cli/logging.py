@@ -59,6 +59,8 @@ def configure_logging(settings: Settings) -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     # It logs its context and plug-ins before each migration.
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    # It logs errors that it ignores because a first one, such as a lost connection, is raised.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
     # Headway logs start and stop itself.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     structlog.configure(

@@ -28,7 +28,8 @@ output, everything else to standard error.
   milliseconds since 1970 UTC; durations have their unit in their name. `headway export` prints JSON
   Lines instead. Errors are printed to standard error as `{"error": {"code", "message", "hint"}}`.
 - **Times** (`--due`, `--until`) are either a duration from now, such as `20m` or `1h30m`, or an
-  instant with an offset, such as `2026-12-01T10:00-08:00`. "Now" is the store's time.
+  instant with an offset, such as `2026-12-01T10:00-08:00`. "Now" is the store's time. For
+  `--finished-since` a duration counts back from it.
 - **Text from jobs** is printed with control characters escaped.
 - **Progress** is shown on standard error, only on a terminal.
 - **Shell completion**: `headway --install-completion`.

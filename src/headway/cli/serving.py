@@ -62,6 +62,15 @@ class ServeOptions:
         int | None,
         typer.Option(min=0, help="Maximum number of ungated jobs claimed ahead of free handlers."),
     ] = None
+    lease: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            callback=check_duration,
+            help="How long its runs stay valid without a heartbeat. Defaults to the shortest that "
+            "one of its lanes sets, or 30s.",
+        ),
+    ] = None
     grace: Annotated[
         str | None,
         duration_option("How long handlers may keep running after a stop (default: 30s)."),

@@ -50,14 +50,20 @@ NONE: Mapping[str, object] = {}
 class Arguments:
     """The parameters of a handler, other than the job itself.
 
+    Args:
+        job: name of the parameter for the job; empty if there is none.
+
     Attributes:
         names: in the order of the signature.
         required: names of the parameters without a default.
         open: whether it has `**others`, and so accepts any argument.
     """
 
-    def __init__(self, kind: str, parameters: list[inspect.Parameter], *, strict: bool) -> None:
+    def __init__(
+        self, kind: str, parameters: list[inspect.Parameter], *, strict: bool, job: str = ""
+    ) -> None:
         self.kind = kind
+        self._job = job
         self.open = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
         named = [one for one in parameters if one.kind in _PLAIN]
         self.names = tuple(one.name for one in named)
@@ -100,7 +106,7 @@ class Arguments:
             if values or self.open or self._default_values:
                 found = msgspec.structs.asdict(record)
                 if self.open:
-                    found |= {name: given[name] for name in sorted(given.keys() - self._known)}
+                    found |= self._others(given)
                 data = _encode(self._without_defaults(found) if self._default_values else found)
             else:
                 found, data = NONE, _encode(record)
@@ -123,6 +129,17 @@ class Arguments:
             message = f"{self.kind}: the arguments have {len(data)} bytes"
             raise PayloadTooLarge(message, hint=f"at most {MAX_ARGS}; store them, send a reference")
         return data, found
+
+    def _others(self, given: Mapping[str, object]) -> dict[str, object]:
+        """Return the arguments of `**others`, in order of their names.
+
+        Raises:
+            InvalidArguments: one has the name of the parameter for the job.
+        """
+        if self._job in given:
+            message = f"{self.kind}: {self._job!r} is the parameter that gets the job itself"
+            raise InvalidArguments(message, hint="rename the argument, or the parameter")
+        return {name: given[name] for name in sorted(given.keys() - self._known)}
 
     def values(self, args: bytes) -> Mapping[str, object]:
         """Return the arguments of a stored job by name, including defaults.
@@ -411,7 +428,8 @@ class Handler:
         parameters = read_parameters(kind, fn)
         self.fn = fn
         self.wants_job = bool(parameters) and _is_job(parameters[0])
-        self.arguments = Arguments(kind, parameters[self.wants_job :], strict=strict)
+        job = parameters[0].name if self.wants_job else ""
+        self.arguments = Arguments(kind, parameters[self.wants_job :], strict=strict, job=job)
         refuse_reserved(kind, self.arguments.names)
         self.place = _place(kind, fn, processes=processes)
 

@@ -6,7 +6,7 @@ A handler that returns anything else has succeeded, and one that raises anything
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, overload
 
 from headway.contract.outcomes import Closing
 from headway.core.duration import parse_duration
@@ -33,6 +33,37 @@ class Retry(Exception):
             stage.
     """
 
+    # Type checkers find a `close` without a time, which may first be raised during an outage.
+    @overload
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        after: object = None,
+        at: object = None,
+        stage: str = "",
+        gates: Gates | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        close: str | None,
+        after: object,
+        stage: str = "",
+        gates: Gates | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        close: str | None,
+        at: object,
+        stage: str = "",
+        gates: Gates | None = None,
+    ) -> None: ...
     def __init__(
         self,
         reason: str = "",

@@ -909,6 +909,24 @@ async def test_run_makes_a_session_due_now(tmp_path, repository, url):
         assert unknown.status_code == 422
 
 
+async def test_repeat_of_a_run_under_one_idempotency_key_starts_no_second_session(
+    tmp_path, repository
+):
+    url = f"sqlite:///{tmp_path}/h.db"
+    async with service(tmp_path, url, entry("a", repository, schedule="at 09:00")) as one:
+
+        async def run(key: str) -> str:
+            headers = {"Idempotency-Key": key}
+            reply = await one.rig.http.post(f"{API}/a/run", headers=headers)
+            assert reply.status_code == 200, reply.text
+            return reply.json()["session_id"]
+
+        first = await run("k")
+        await one.ended("a")
+        assert await run("k") == first
+        assert await run("other") != first
+
+
 async def test_two_sessions_due_at_once_are_one_dispatch(tmp_path, repository):
     url = f"sqlite:///{tmp_path}/h.db"
     other = new_repository(tmp_path / "other")

@@ -318,7 +318,7 @@ def limit(
     session: CommandSession,
     most: Annotated[
         int | None,
-        typer.Argument(metavar="[N]", help="Maximum number of sessions at once, 0 to 10000."),
+        typer.Argument(metavar="N", help="Maximum number of sessions at once, 0 to 10000."),
     ] = None,
     reset: Annotated[
         bool, typer.Option("--reset", help="Restore the value from the file.")

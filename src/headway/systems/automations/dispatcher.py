@@ -406,8 +406,11 @@ class Dispatcher:
         await session.prune(self.runner.folders)
         return None
 
-    async def run_now(self, store: Store, automation: str) -> str:
+    async def run_now(self, store: Store, automation: str, id: str | None = None) -> str:
         """Make one session due now, regardless of the schedule; its gates still apply.
+
+        Args:
+            id: id of its job, for which repeats create no second one; None for a new id.
 
         Returns:
             The id of its job.
@@ -418,7 +421,7 @@ class Dispatcher:
         one = self.find(automation)
         declared = tuple(DeclareGate(spec=spec) for spec in self.gates(one))
         await store.define(DefineRequest(items=declared, author=AUTHOR))
-        (done,) = await store.enqueue([self._job(one)])
+        (done,) = await store.enqueue([self._job(one, id)])
         return done.id
 
     def find(self, automation: str) -> Automation:

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 from pydantic import Field
 
+from headway.core.job import derived_id
 from headway.runtime.records import record
 from headway.server.access import needs
 from headway.server.bodies.base import Body, Name, QueryModel
 from headway.server.caller import Caller, Permission, whole_lanes
+from headway.server.paging import RepeatKey, check_repeat_key
 from headway.server.replies import answer, reply, reply_model
 from headway.server.routing import TheService, router, system_service
 from headway.systems.automations.config import MOST_SESSIONS
@@ -229,8 +231,18 @@ async def set_concurrency_route(
 
 @ROUTES.post("/{automation_id}/run", summary="Start a session now", response_model=STARTED)
 async def run_automation(
-    automation_id: Name, service: TheService, dispatcher: TheDispatcher, _: Actor
+    automation_id: Name,
+    service: TheService,
+    dispatcher: TheDispatcher,
+    caller: Actor,
+    repeat_key: RepeatKey = None,
 ) -> Response:
-    """Make a session due now; it waits for its repository and a free place like any other."""
-    job = await dispatcher.run_now(service.store, automation_id)
+    """Make a session due now; it waits for its repository and a free place like any other.
+
+    With the `Idempotency-Key` header, a repeat starts no second session.
+    """
+    id = None
+    if repeat_key is not None:
+        id = derived_id("http", caller.id, check_repeat_key(repeat_key), "run", automation_id)
+    job = await dispatcher.run_now(service.store, automation_id, id)
     return answer({"session_id": session_id(automation_id, job), "job": job})
