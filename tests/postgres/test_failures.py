@@ -16,6 +16,7 @@ from headway.core.errors import (
     StoreCorrupt,
     StoreFull,
     StoreMisconfigured,
+    StoreReadOnly,
     StoreUnavailable,
 )
 from headway.stores.postgres.connection import connect
@@ -179,7 +180,7 @@ def test_deadlock_is_transient_and_still_refused_at_the_commit(url: str):
 
 def test_read_only_server_names_the_option_that_finds_the_primary(url: str):
     told = _explained(url, "SET default_transaction_read_only = on", "CREATE TABLE t (n int)")
-    assert isinstance(told, StoreUnavailable)
+    assert isinstance(told, StoreReadOnly)
     assert "target_session_attrs=read-write" in told.hint
 
 

@@ -8,7 +8,14 @@ import pytest
 import headway as hw
 from headway.contract.definitions import Role
 from headway.contract.extensions import Suspicion
-from headway.core.errors import InvalidValue, SchemaMismatch, StoreFull, StoreUnavailable
+from headway.core.errors import (
+    InvalidValue,
+    SchemaMismatch,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from headway.server.alerts.watch import AlertWatcher
 from headway.server.service import Readiness
 from headway.stores.memory import MemoryStore
@@ -37,14 +44,14 @@ class Failing:
     async def reset_clock(self, author: str, reason: str) -> int: ...
 
 
-class Full(StoreProxy):
-    """A store that can be read, on a device that can be full."""
+class Refused(StoreProxy):
+    """A store that can be read, and may refuse to be written."""
 
-    full = False
+    refusal: StoreError | None = None
 
     async def _call(self, name: str, operation: Any) -> Any:
-        if self.full and name != "read":
-            raise StoreFull("the device of /srv/headway has 0 bytes free")
+        if self.refusal is not None and name != "read":
+            raise self.refusal
         return await super()._call(name, operation)
 
 
@@ -125,19 +132,22 @@ async def test_stopping_server_is_not_ready():
         assert (reply.status_code, reply.json()["code"]) == (503, "stopping")
 
 
-async def test_server_whose_store_can_be_read_but_not_written_is_not_ready():
-    store = Full(MemoryStore())
+@pytest.mark.parametrize("error", [StoreFull, StoreReadOnly])
+async def test_server_whose_store_can_be_read_but_not_written_is_not_ready(
+    error: type[StoreFull | StoreReadOnly],
+):
+    store = Refused(MemoryStore())
     async with serving(app=hw.App(store=store)) as rig:
         service = rig.service
         watch = AlertWatcher(
             store, service.timing, rule_sets=(), alerts=service.alerts, sinks=(), each_ms=10_000
         )
-        store.full = True
+        store.refusal = error("the device of /srv/headway has 0 bytes free")
         await watch.check()
         reply = await rig.http.get("/readyz")
-        assert (reply.status_code, reply.json()["code"]) == (503, "store_full")
+        assert (reply.status_code, reply.json()["code"]) == (503, error.code)
         assert "/srv" not in reply.text
-        store.full = False
+        store.refusal = None
         await watch.check()
         assert (await rig.http.get("/readyz")).status_code == 200
     await store.close()

@@ -23,6 +23,7 @@ HeadwayError
 │   └── Forbidden               the token does not permit this (HTTP 403)
 ├── StoreError                  the store cannot serve the call now
 │   ├── StoreUnavailable        unreachable or refusing: nothing was written (HTTP 503)
+│   │   ├── StoreReadOnly       its server accepts no writes: a replica, or set to read-only
 │   │   ├── ClockSkewed         this process's clock differs too much from the store's
 │   │   └── StoreMisconfigured  its URL, credentials, permissions or settings must be corrected
 │   ├── OutcomeUnknown          the reply was lost: it may have been written; repeat the call
@@ -204,6 +205,12 @@ class StoreUnavailable(StoreError):
     """The store is unreachable or refused the call; nothing was written."""
 
     code = "store_unavailable"
+
+
+class StoreReadOnly(StoreUnavailable):
+    """The store's server accepts no writes, as a replica does not; nothing was written."""
+
+    code = "store_read_only"
 
 
 class ClockSkewed(StoreUnavailable):

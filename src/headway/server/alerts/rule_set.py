@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from headway.core.errors import HeadwayError, InvalidValue, StoreFull
+from headway.core.errors import HeadwayError, InvalidValue
 from headway.runtime.latency import LaneLatency
 from headway.server.alerts.rules import (
     AlertStorage,
@@ -124,13 +124,13 @@ class Alerts:
     Attributes:
         leads: whether this server is the leader, which sends the alerts.
         storage: where sent alerts are stored across restarts; None to keep them in memory only.
-        full: the error with which the store refused the last renewal of the leadership, a write,
-            because its device is full; None if it did not.
+        refused: the error with which the store refused the last renewal of the leadership, a write,
+            because its device is full or its server is read-only; None if it did not.
     """
 
     def __init__(self) -> None:
         self.leads = False
-        self.full: StoreFull | None = None
+        self.refused: HeadwayError | None = None
         self.off: frozenset[str] = frozenset()
         self.storage: AlertStorage | None = None
         self._rule_sets: list[AnyRuleSet] = []

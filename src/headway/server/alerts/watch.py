@@ -14,7 +14,14 @@ import structlog
 
 from headway.contract.extensions import Repairable
 from headway.contract.store import Store
-from headway.core.errors import HeadwayError, StoreChanged, StoreError, StoreFull, StoreUnavailable
+from headway.core.errors import (
+    HeadwayError,
+    StoreChanged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from headway.runtime.latency import lane_latencies
 from headway.runtime.timing import Timing
 from headway.server.alerts.engine import STORE_AWAY
@@ -377,7 +384,8 @@ class AlertWatcher:
         facts = await self._facts()
         leads = self._term is not None
         self._alerts.leads = leads and facts.fault is None
-        self._alerts.full = facts.fault if isinstance(facts.fault, StoreFull) else None
+        refused = isinstance(facts.fault, StoreFull | StoreReadOnly)
+        self._alerts.refused = facts.fault if refused else None
         if self._replaced:
             for rule_set, throttle in self._rule_sets:
                 throttle.forget(keep=STORE_AWAY)

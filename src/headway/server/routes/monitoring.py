@@ -191,12 +191,12 @@ async def readyz(request: Request, service: TheService, _: Public) -> Response:
     """Return whether the server is ready: its store responds within two seconds and is current.
 
     Otherwise, the code of the problem gives the reason: `store_unavailable`, `schema_mismatch`,
-    `store_changed`, `store_full` or `stopping`. Whether the store's device is full is known from
-    the last check of the alerts, which writes.
+    `store_changed`, `store_full`, `store_read_only` or `stopping`. Whether the store's device is
+    full or its server read-only is known from the last check of the alerts, which writes.
     """
     if service.stopping.is_set():
         return _not_ready(request, "stopping", "The server is stopping.")
-    fault = await service.readiness.fault() or service.alerts.full
+    fault = await service.readiness.fault() or service.alerts.refused
     if fault is None:
         return answer({"status": "ok"})
     _log.warning("not ready: %s", fault)

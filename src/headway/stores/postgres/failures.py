@@ -18,6 +18,7 @@ from headway.core.errors import (
     StoreError,
     StoreFull,
     StoreMisconfigured,
+    StoreReadOnly,
     StoreUnavailable,
 )
 from headway.stores.postgres.options import PostgresOptions
@@ -177,7 +178,7 @@ _MEANINGS = (
     ),
     _Meaning(
         ("25006",),
-        StoreUnavailable,
+        StoreReadOnly,
         "this server is read-only: use the primary's host, or ?target_session_attrs=read-write",
     ),
     _Meaning(

@@ -14,6 +14,7 @@ from headway.core.errors import (
     StoreError,
     StoreFull,
     StoreMisconfigured,
+    StoreReadOnly,
     StoreUnavailable,
 )
 from headway.stores.redis.link import NotSentError, ReplyError, ReplyLostError
@@ -42,9 +43,7 @@ class _Meaning(NamedTuple):
 
 _MEANINGS = (
     _Meaning("LOADING", StoreUnavailable, "it is loading its data from disk; wait for it", True),
-    _Meaning(
-        "READONLY", StoreUnavailable, "it became a replica; Headway looks for the master", True
-    ),
+    _Meaning("READONLY", StoreReadOnly, "it became a replica; Headway looks for the master", True),
     _Meaning("MASTERDOWN", StoreUnavailable, "the replica has lost its master; wait for it", True),
     _Meaning("CLUSTERDOWN", StoreUnavailable, "the cluster is down; check its nodes", True),
     _Meaning("TRYAGAIN", StoreUnavailable, "the slot is moving to another node", True),
