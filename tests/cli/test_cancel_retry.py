@@ -9,6 +9,7 @@ from headway.contract.claims import ClaimRequest
 from headway.contract.operate import ActReply, ActRequest
 from headway.contract.outcomes import Died, HandedOver
 from headway.contract.store import Store
+from headway.core.instant import format_instant
 from tests.cli.conftest import Headway
 from tests.cli.seeding import WORKER, claim, enqueue, new_job, settle
 
@@ -115,6 +116,23 @@ def test_filter_retries_dead_and_cancelled_jobs_only_if_requested(headway: Headw
     assert states(headway) == ["waiting", "waiting", "cancelled"]
     headway("retry", "--lane", "main", "--state", "cancelled", "--yes")
     assert states(headway) == ["waiting"] * 3
+
+
+def test_filter_by_time_retries_jobs_that_ended_since(headway: Headway):
+    waits, *ids = enqueue(new_job(priority=900), new_job(), new_job())
+    dead(*ids)
+    listed = headway("jobs", "--finished-since", "1h", "--limit", "2", "--json").document["jobs"]
+    assert [job["id"] for job in listed] == ids
+    last = max(job["finished_at"] for job in listed)
+    after = format_instant(last + 1)
+    assert headway("retry", "--finished-since", after, "--yes").out == "no jobs match\n"
+    assert headway("jobs", "--finished-since", after, "--json").document["jobs"] == []
+    number = sum(job["finished_at"] == last for job in listed)
+    ran = headway("retry", "--finished-since", format_instant(last), "--yes", "--json")
+    assert ran.document["done"] == number
+    wrong = headway("retry", "--finished-since", "14:00", "--yes")
+    assert (wrong.code, "--finished-since: the duration '14:00'" in wrong.err) == (2, True)
+    assert headway("job", waits, "--json").document["life"] == 1
 
 
 def test_filter_by_state_leaves_a_job_that_is_claimed_after_its_page_was_read(

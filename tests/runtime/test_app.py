@@ -202,6 +202,26 @@ def test_app_cancels_waiting_jobs_and_requests_it_of_awaiting_ones(
             app.cancel("00000000-0000-7000-8000-000000000001")
 
 
+def test_app_retries_dead_jobs_with_other_arguments() -> None:
+    app = hw.App("memory://", name="shop")
+
+    @app.job(retry=hw.Backoff(attempts=1))
+    async def divide(by: int) -> float:
+        return 1 / by
+
+    sent = app.send(divide, by=0)
+    app.run(until_idle=True)
+    with pytest.raises(hw.InvalidValue, match="JSON"):
+        app.retry(sent.id, args={"by": object()})
+    assert app.retry(sent.id, reason="corrected", args={"by": 2}) == "waiting"
+    with pytest.raises(hw.InvalidState, match="it is waiting"):
+        app.retry(sent.id)
+    app.run(until_idle=True)
+    job = app.find(sent.id)
+    assert (job.state, job.result, job.life) == ("succeeded", b"0.5", 2)
+    assert (job.trail[-1].author, job.trail[-1].reason) == ("shop", "corrected")
+
+
 def test_kind_is_still_a_function() -> None:
     app = hw.App("memory://")
 

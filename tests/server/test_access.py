@@ -329,7 +329,7 @@ OWN = {
     "ReasonBody": "reason",
     "EditBody": "reason args priority due",
     "MovesBody": "reason args priority due verb ids filter limit dry",
-    "FilterBody": "lane tenant kind subject key states",
+    "FilterBody": "lane tenant kind subject key states finished_since",
     "LaneBody": "concurrency lease target fair weights max_backlog",
     "UntilBody": "reason after until",
     "SlotsBody": "kind capacity shared",

@@ -138,6 +138,27 @@ async def test_another_body_under_an_idempotency_key_is_refused(rig: Rig):
     problem(other, 409, "id_conflict")
 
 
+@pytest.mark.parametrize("number", [1, 2, 4, 1_500])
+async def test_list_of_another_length_under_an_idempotency_key_is_refused(rig: Rig, number: int):
+    headers = {"Idempotency-Key": "once"}
+    jobs = [{"kind": "noop", "key": "k"}, *({"kind": "noop", "args": {"n": n}} for n in range(2))]
+    for _ in range(2):
+        first = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", jobs, headers=headers)
+        assert first.status_code == 200
+    other = [*jobs, *([{"kind": "noop"}] * 1_500)][:number]
+    reply = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", other, headers=headers)
+    problem(reply, 409, "id_conflict")
+    assert (await rig.ask(Role.VIEWER, "/v1/stats"))["totals"]["enqueued"] == 3
+
+
+async def test_interrupted_list_is_completed_when_repeated(rig: Rig):
+    headers = {"Idempotency-Key": "once"}
+    jobs = [{"kind": "noop", "args": {"n": n}} for n in range(1_500)]
+    await rig.call(Role.PRODUCER, "POST", "/v1/jobs", jobs[:1_000], headers=headers)
+    again = await rig.call(Role.PRODUCER, "POST", "/v1/jobs", jobs, headers=headers)
+    assert sum(one["created"] for one in again.json()["jobs"]) == 500
+
+
 @pytest.mark.parametrize("key", ["", "x" * 256, "with space"])
 async def test_unusable_idempotency_key_is_refused(rig: Rig, key: str):
     reply = await rig.call(

@@ -151,10 +151,58 @@ async def test_filter_moves_matching_jobs_up_to_its_limit(rig: Rig):
     await rig.send(lane="b")
     body = {"verb": "cancel", "filter": {"lane": "a"}, "limit": 3}
     dry = await rig.call(OPERATOR, "POST", "/v1/moves", {**body, "dry": True})
-    assert (dry.json()["fits"], dry.json()["done"]) == (3, 0)
-    assert (await rig.call(OPERATOR, "POST", "/v1/moves", body)).json()["done"] == 3
-    assert (await rig.call(OPERATOR, "POST", "/v1/moves", body)).json()["done"] == 2
+    assert (dry.json()["fits"], dry.json()["done"], dry.json()["more"]) == (3, 0, True)
+    first = await rig.call(OPERATOR, "POST", "/v1/moves", body, headers={"Idempotency-Key": "k"})
+    assert (first.json()["done"], first.json()["more"]) == (3, True)
+    again = await rig.call(OPERATOR, "POST", "/v1/moves", body, headers={"Idempotency-Key": "k"})
+    assert again.json() == first.json()
+    dry = await rig.call(OPERATOR, "POST", "/v1/moves", {**body, "limit": 2, "dry": True})
+    assert (dry.json()["fits"], dry.json()["more"]) == (2, False)
+    rest = await rig.call(OPERATOR, "POST", "/v1/moves", {**body, "limit": 2})
+    assert (rest.json()["done"], rest.json()["more"]) == (2, False)
     assert (await rig.ask(Role.VIEWER, "/v1/lanes/b"))["counts"] == {"waiting": 1}
+
+
+async def test_filter_by_time_takes_only_jobs_that_ended_since(rig: Rig):
+    waits, died = await rig.send(lane="a"), await rig.send(lane="a")
+    await rig.call(OPERATOR, "POST", f"/v1/jobs/{died}/kill")
+    at = (await rig.ask(Role.VIEWER, f"/v1/jobs/{died}"))["finished_at"]
+    for since, found in ((at + 1, []), (at, [died]), ("1h", [died])):
+        listed = await rig.ask(Role.VIEWER, "/v1/jobs", finished_since=since)
+        assert [job["id"] for job in listed["rows"]] == found
+        retry = {"verb": "retry", "filter": {"finished_since": since}}
+        told = (await rig.call(OPERATOR, "POST", "/v1/moves", {**retry, "dry": True})).json()
+        assert told["fits"] == len(found)
+        done = (await rig.call(OPERATOR, "POST", "/v1/moves", retry)).json()["done"]
+        assert done == len(found)
+        if found:
+            await rig.call(OPERATOR, "POST", f"/v1/jobs/{died}/kill")
+    assert await state(rig, waits) == "waiting"
+
+
+async def test_interrupted_move_by_filter_moves_no_more_than_its_limit(rig: Rig):
+    await rig.call(Role.PRODUCER, "POST", "/v1/jobs", [{"kind": "a"}] * 2_500)
+    body = {"verb": "kill", "filter": {"kind": "a"}, "limit": 1_500}
+    headers = {"Idempotency-Key": "k"}
+    real, steps = rig.store.act, 0
+
+    async def act(request: object) -> object:
+        nonlocal steps
+        steps += 1
+        if steps == 2:
+            raise StoreUnavailable("it is away")
+        return await real(request)
+
+    rig.store.act = act  # pyright: ignore[reportAttributeAccessIssue]
+    problem(
+        await rig.call(OPERATOR, "POST", "/v1/moves", body, headers=headers),
+        503,
+        "store_unavailable",
+    )
+    for _ in range(2):
+        again = await rig.call(OPERATOR, "POST", "/v1/moves", body, headers=headers)
+        assert (again.json()["done"], again.json()["more"]) == (1_500, True)
+    assert (await rig.ask(Role.VIEWER, "/v1/stats"))["counts"] == {"dead": 1_500, "waiting": 1_000}
 
 
 async def test_filter_with_a_key_moves_its_job_only_if_the_rest_matches(rig: Rig):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -12,11 +12,13 @@ import typer
 
 from headway.cli.session import CommandSession
 from headway.contract.store import Store, read_pages
-from headway.contract.views import GatesQuery, JobsQuery, JobView, LanesQuery, Page
+from headway.contract.views import GatesQuery, JobsQuery, JobView, LanesQuery, Page, StatsQuery
 from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue
+from headway.core.instant import optional_moment
 from headway.core.naming import did_you_mean, whole_number
 from headway.core.state import State
+from headway.server.finding import ended_since
 
 HostOption = Annotated[
     str, typer.Option(metavar="ADDRESS", help="Host name or address to listen on.")
@@ -185,13 +187,18 @@ class JobFilter:
     ] = None
     subject: Annotated[str | None, typer.Option(help="Only jobs with this subject.")] = None
     key: Annotated[str | None, typer.Option(help="Only the job with this key.")] = None
+    finished_since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help='Only jobs that ended since: a duration ago ("1h"), or an instant with an offset.',
+        ),
+    ] = None
 
     @property
     def has_criteria(self) -> bool:
         """Whether it filters by anything except the state."""
-        return any(
-            one is not None for one in (self.lane, self.tenant, self.kind, self.subject, self.key)
-        )
+        return replace(self, state=None) != JobFilter()
 
     @property
     def query(self) -> JobsQuery:
@@ -220,8 +227,19 @@ class JobFilter:
                 notes.append(note + (meant and f" ({meant})"))
         return notes
 
-    def pages(
+    async def since(self, store: Store) -> int | None:
+        """Return the time, in ms, at which the jobs ended at the earliest; None for any jobs.
+
+        Raises:
+            InvalidValue: the option is not a time.
+        """
+        moment = optional_moment("--finished-since", self.finished_since)
+        return None if moment is None else moment.ago((await store.read(StatsQuery())).now)
+
+    async def pages(
         self, store: Store, *, runs: bool = False, trail: bool = False
-    ) -> AsyncIterator[Page[JobView]]:
+    ) -> AsyncGenerator[Page[JobView]]:
         """Yield all of these jobs in pages, oldest arrival first; each page is a snapshot."""
-        return read_pages(store, replace(self.query, runs=runs, trail=trail))
+        since = await self.since(store)
+        async for page in read_pages(store, replace(self.query, runs=runs, trail=trail)):
+            yield replace(page, rows=tuple(one for one in page.rows if ended_since(one, since)))

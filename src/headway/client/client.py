@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
-from uuid import uuid4
 
 from headway.client.address import read_address
 from headway.client.queries import read_claim
@@ -14,7 +13,7 @@ from headway.client.requests import Fields, body_with_id, job_body, plain_body, 
 from headway.client.work_requests import ClaimOptions, claim_call, read_verdicts, settle_call
 from headway.contract.claims import BeatReply, BeatRequest, ClaimReply
 from headway.contract.definitions import DeclareGate, DefineRequest
-from headway.contract.operate import ActRequest, Edit, Verb
+from headway.contract.operate import Verb
 from headway.contract.outcomes import Outcome, Verdict
 from headway.contract.signals import SignalReply
 from headway.contract.store import Sent, Store
@@ -24,12 +23,11 @@ from headway.core.duration import parse_duration
 from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.job import NewJob
 from headway.runtime import event_loop
-from headway.runtime.app import App, state_after
+from headway.runtime.app import App, act_on
 from headway.runtime.event_loop import Background
 from headway.runtime.inserting import batches, check_listed, send_in_steps
 from headway.runtime.job_filters import JobFilters, read_filters
 from headway.runtime.kind import Kind
-from headway.runtime.records import encode
 from headway.runtime.signals import SignalOptions, read_signal
 from headway.runtime.timing import Timing
 from headway.runtime.worker.worker import Worker
@@ -285,7 +283,7 @@ class Client:
             UnknownJob: there is no such job.
             InvalidState: the job is already final.
         """
-        return await self._move(Verb.CANCEL, job, reason, Edit())
+        return await act_on(self.remote, Verb.CANCEL, job, author="client", reason=reason)
 
     cancel = _synchronous(cancel_async)
 
@@ -305,21 +303,9 @@ class Client:
             UnknownJob: there is no such job.
             InvalidState: the job is neither dead nor cancelled.
         """
-        edit = Edit() if args is None else Edit(args=encode("arguments", args))
-        return await self._move(Verb.RETRY, job, reason, edit)
+        return await act_on(self.remote, Verb.RETRY, job, author="client", reason=reason, args=args)
 
     retry = _synchronous(retry_async)
-
-    async def _move(self, verb: Verb, job: str, reason: str, edit: Edit) -> str | None:
-        request = ActRequest(
-            request=uuid4().hex,
-            ids=(check_job_id(job),),
-            verb=verb,
-            edit=edit,
-            author="client",
-            reason=reason,
-        )
-        return state_after(verb, (await self.remote.act(request))[0])
 
     # ------------------------------------------------------------------------------------ work
 

@@ -100,6 +100,10 @@ class Moment:
         """Return the time in ms UTC; `now` is the store's current time."""
         return now + (self.after_ms or 0) if self.at is None else self.at
 
+    def ago(self, now: int) -> int:
+        """Return the time in ms UTC, with the duration counted back from now."""
+        return now - (self.after_ms or 0) if self.at is None else self.at
+
     def ahead(self, option: str, now: int) -> int:
         """Return the time in ms UTC, which must be in the future.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from threading import Lock
@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar, Unpack, assert_never, cast, overload
 from uuid import uuid4
 
 from headway.contract.extensions import InsertsWithin, SendsAhead
-from headway.contract.operate import Acted, ActReply, ActRequest, Verb
+from headway.contract.operate import Acted, ActRequest, Edit, Verb
 from headway.contract.signals import SignalReply
 from headway.contract.store import Sent, Store
 from headway.contract.views import (
@@ -60,6 +60,7 @@ from headway.runtime.job import Job
 from headway.runtime.job_filters import JobFilters, read_filters
 from headway.runtime.kind import NOOP, HandlerParameters, HandlerValue, Kind
 from headway.runtime.kind_options import JobOptions, KindOptions, read_options
+from headway.runtime.records import encode
 from headway.runtime.signals import SignalOptions, read_signal
 from headway.runtime.sources import RowsFunction, Source, SourceOptions, SourceSync
 from headway.runtime.timing import Timing, persist
@@ -611,14 +612,37 @@ class App:
 
     async def cancel_async(self, job: str, *, reason: str = "") -> str | None:
         """Asynchronous version of `cancel`."""
-        request = ActRequest(
-            request=uuid4().hex,
-            ids=(check_job_id(job),),
-            verb=Verb.CANCEL,
-            author=self._declaration.author,
-            reason=reason,
+        return await act_on(
+            self.store, Verb.CANCEL, job, author=self._declaration.author, reason=reason
         )
-        return state_after(Verb.CANCEL, (await self.store.act(request))[0])
+
+    def retry(
+        self, job: str, *, reason: str = "", args: Mapping[str, object] | None = None
+    ) -> str | None:
+        """Run a dead or cancelled job again, with all its attempts.
+
+        Args:
+            job: id of the job.
+            reason: reason to record in the trail.
+            args: new arguments; they replace all the old ones.
+
+        Returns:
+            The state of the job after the call.
+
+        Raises:
+            UnknownJob: there is no job with this id.
+            InvalidState: the job is neither dead nor cancelled.
+            InvalidValue: the arguments are not JSON-serialisable.
+            StoreError: the store cannot serve the call now.
+        """
+        return self._wait_for(self.retry_async(job, reason=reason, args=args))
+
+    async def retry_async(
+        self, job: str, *, reason: str = "", args: Mapping[str, object] | None = None
+    ) -> str | None:
+        """Asynchronous version of `retry`."""
+        author = self._declaration.author
+        return await act_on(self.store, Verb.RETRY, job, author=author, reason=reason, args=args)
 
     def wait(self, job: str, *, within: object = "30s") -> JobView | None:
         """Wait until a job is final, and return it with its state and result.
@@ -833,13 +857,35 @@ async def _noop(job: Job, **_: object) -> None:
     """Do nothing: the handler of the built-in kind."""
 
 
-def state_after(verb: Verb, reply: ActReply) -> str | None:
-    """Return the state of a job after an operator's action on it.
+async def act_on(
+    store: Store,
+    verb: Verb,
+    job: str,
+    *,
+    author: str,
+    reason: str,
+    args: Mapping[str, object] | None = None,
+) -> str | None:
+    """Apply an operator's action to a job; return its state afterwards.
+
+    Args:
+        job: id of the job.
+        args: new arguments; None leaves them unchanged.
 
     Raises:
         UnknownJob: no job has this id.
         InvalidState: the action does not apply to its state.
+        InvalidValue: the arguments are not JSON-serialisable.
     """
+    request = ActRequest(
+        request=uuid4().hex,
+        ids=(check_job_id(job),),
+        verb=verb,
+        edit=Edit(args=None if args is None else encode("arguments", args)),
+        author=author,
+        reason=reason,
+    )
+    reply = (await store.act(request))[0]
     match reply.answer:
         case Acted.DONE | Acted.ASKED:
             return reply.state

@@ -45,6 +45,11 @@ def any_job(_: JobView) -> bool:
     return True
 
 
+def ended_since(job: JobView, since: int | None) -> bool:
+    """Return whether a job ended at this time, in ms, or later; any job if it is None."""
+    return since is None or (job.finished_at is not None and job.finished_at >= since)
+
+
 async def jobs_by_id(store: Store, ids: Iterable[str]) -> AsyncGenerator[JobView]:
     """Yield the jobs with these ids, without those that do not exist."""
     wanted = tuple(ids)

@@ -281,6 +281,7 @@ MOVED_MANY = reply(
     asked=(int, "Number of held jobs; each is cancelled when its run or its deadline ends."),
     refused=(int, "Number of jobs whose state does not allow the move."),
     unknown=(int, "Number of ids for which the caller sees no job."),
+    more=(bool | None, "Whether jobs above the limit match, too; null for a move by ids."),
     fits=(int | None, "For a dry move: how many jobs match, up to the limit; otherwise null."),
     jobs=(list[MOVED] | None, "Results in the order of the ids; null for a move by filter."),
 )

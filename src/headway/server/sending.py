@@ -48,6 +48,7 @@ from headway.server.bodies.jobs import (
     RetryBody,
 )
 from headway.server.caller import OPEN_CALLER, Caller, Permission
+from headway.server.finding import jobs_by_id
 from headway.server.paging import check_repeat_key
 from headway.server.problems import add_members
 from headway.server.service import A_TURN_BYTES, DeclaredGates, Service
@@ -163,8 +164,7 @@ async def make_jobs(
     gates = await known_gates(service.gates, [one for body in bodies for one in body.gates or ()])
     maker = _JobFactory(service, caller, await _now(service, bodies), gates)
     ids = (
-        body.id
-        or (str(uuid7()) if repeat_key is None else derived_id("http", caller.id, repeat_key, n))
+        body.id or (str(uuid7()) if repeat_key is None else _repeated_id(caller, repeat_key, n))
         for n, body in enumerate(bodies)
     )
     jobs: list[NewJob] = []
@@ -176,6 +176,36 @@ async def make_jobs(
             size = 0
             await service.timing.pause(0)
     return jobs
+
+
+def _repeated_id(caller: Caller, repeat_key: str, n: int) -> str:
+    return derived_id("http", caller.id, repeat_key, n)
+
+
+async def check_repeated_list(
+    service: Service, caller: Caller, bodies: Sequence[JobBody], repeat_key: str
+) -> None:
+    """Refuse a list that is shorter or longer than the one sent before under its key.
+
+    It is shorter if a job follows its last one, and longer if a batch, which is stored completely
+    or not at all, is there in part.
+
+    Raises:
+        IdConflict: the key was used for another list; nothing was written.
+    """
+    # An id of its own is not derived, and a key may have led to another job.
+    batches: dict[int, list[int]] = {}
+    for n, body in enumerate(bodies):
+        if body.id is None and body.key is None:
+            batches.setdefault(n // MAX_BATCH, []).append(n)
+    numbers = {len(bodies), *(n for one in batches.values() for n in (one[0], one[-1]))}
+    ids = {n: _repeated_id(caller, repeat_key, n) for n in numbers}
+    found = {job.id async for job in jobs_by_id(service.store, ids.values())}
+    if ids[len(bodies)] in found or any(
+        ids[one[0]] in found and ids[one[-1]] not in found for one in batches.values()
+    ):
+        message = "the Idempotency-Key was used for a list with another number of jobs"
+        raise IdConflict(message, hint="repeat the first list, or use a new key for another")
 
 
 async def _now(service: Service, bodies: Sequence[JobBody]) -> int:

@@ -258,6 +258,7 @@ async def test_one_dead_job_is_retried_with_another_payload(queue: Queue) -> Non
         "done": 1,
         "refused": 0,
         "unknown": 0,
+        "more": None,
         "jobs": [{"job_id": job_id, "answer": "done"}],
     }
     (job,) = await queue.pull()
@@ -276,6 +277,7 @@ async def test_job_id_that_no_job_has_is_counted_as_unknown_and_the_others_are_r
         "done": 1,
         "refused": 0,
         "unknown": 1,
+        "more": None,
         "jobs": [
             {"job_id": "never-sent", "answer": "unknown"},
             {"job_id": job_id, "answer": "done"},
@@ -287,7 +289,7 @@ async def test_many_dead_jobs_are_retried_by_lane_and_type(queue: Queue) -> None
     await dead(queue, 3, "mail")
     await dead(queue, 2, "other")
     said = await queue.post("/retry", lane="mail", type="t", limit=2)
-    assert (said.json()["done"], said.json()["jobs"]) == (2, None)
+    assert (said.json()["done"], said.json()["more"], said.json()["jobs"]) == (2, True, None)
     assert len((await queue.get("/dead", lane="mail"))["rows"]) == 1
     assert len((await queue.get("/dead", lane="other", type="t"))["rows"]) == 2
     assert (await queue.post("/retry", type="t")).json()["done"] == 3

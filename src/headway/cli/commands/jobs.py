@@ -16,7 +16,7 @@ from headway.contract.store import Store
 from headway.contract.views import JobQuery, JobsQuery, JobView, Page, WhyQuery
 from headway.core.errors import InvalidValue, UnknownJob
 from headway.runtime.records import job_record, record
-from headway.server.finding import underway_jobs
+from headway.server.finding import ended_since, underway_jobs
 
 app = new_command()
 
@@ -56,7 +56,7 @@ def jobs(  # noqa: PLR0913, PLR0917  (one for each option)
     if app_name is not None:
         session = at_app(session, app_name)
     query = replace(wanted.query, limit=limit, cursor=cursor, newest=newest, worker=worker)
-    page = session.with_store(lambda store: _page(store, query))
+    page = session.with_store(lambda store: _page(store, query, wanted))
     if not page.rows and page.cursor is None:
         for note in session.with_store(wanted.unknown_names):
             session.terminal.remark(note, "yellow")
@@ -70,16 +70,20 @@ def jobs(  # noqa: PLR0913, PLR0917  (one for each option)
         session.terminal.remark(f"there may be more: --cursor {page.cursor}", "dim")
 
 
-async def _page(store: Store, query: JobsQuery) -> Page[JobView]:
+async def _page(store: Store, query: JobsQuery, wanted: JobFilter) -> Page[JobView]:
+    since = await wanted.since(store)
     page = await store.read(query)
     begins = query.cursor is None and query.key is None and query.subject is None
     if not page.rows and page.cursor is not None and begins:
         page = replace(page, rows=tuple(await underway_jobs(store, query)))
+    rows = [job for job in page.rows if ended_since(job, since)]
     for _ in range(MOST_EMPTY):
-        if page.rows or page.cursor is None:
+        if page.cursor is None or len(rows) == query.limit or (rows and since is None):
             break
-        page = await store.read(replace(query, cursor=page.cursor))
-    return page
+        rest = replace(query, cursor=page.cursor, limit=query.limit - len(rows))
+        page = await store.read(rest)
+        rows += [job for job in page.rows if ended_since(job, since)]
+    return replace(page, rows=tuple(rows))
 
 
 def _row(session: CommandSession, job: JobView) -> list[str]:

@@ -26,7 +26,7 @@ from headway.core.errors import InvalidValue
 from headway.core.gates.spec import MAX_CAPACITY
 from headway.core.instant import Moment, parse_moment
 from headway.core.job import MAX_PRIORITY
-from headway.core.naming import MAX_NAME, check_name
+from headway.core.naming import MAX_NAME, check_name, whole_number
 from headway.server.strict_json import yield_to_loop
 
 MOST_FIELDS = 64
@@ -135,6 +135,9 @@ def _span(value: object) -> int:
 
 
 def _moment(value: object) -> Moment:
+    if isinstance(value, str) and len(value) > len(str(EARLIEST)):
+        # In a query string each value is text.
+        value = whole_number(value, digits=15) or value
     if isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value <= LATEST:
             message = f"{value} ms is not a valid time"

@@ -226,6 +226,9 @@ OneOrMany = Annotated[JobBody | JobList, one_or_many(JobBody, JobList, MOST_JOBS
 MOST_MOVED = 10_000
 """Maximum number of jobs that a request moves."""
 
+FINISHED_SINCE = (
+    "Only jobs that ended at this time or later; a duration, such as `1h`, counts back from now."
+)
 Reason = Annotated[Text, Field(default="", description="Reason, recorded in the trail.")]
 
 
@@ -275,11 +278,15 @@ class FilterBody(Body):
         description="Only jobs in these states. Defaults to those that the verb applies to, except "
         "that retry takes cancelled jobs only if asked.",
     )
+    finished_since: When | None = Field(default=None, description=FINISHED_SINCE)
 
     @property
     def names_something(self) -> bool:
         """Whether the filter contains more than states."""
-        given = (self.lane, self.tenant, self.kind, self.subject, self.key)
+        given = (
+            *(self.lane, self.tenant, self.kind, self.subject, self.key),
+            self.finished_since,
+        )
         return any(one is not None for one in given)
 
 

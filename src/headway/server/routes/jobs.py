@@ -14,15 +14,15 @@ from headway.core.errors import InvalidValue
 from headway.core.state import State
 from headway.runtime.records import record
 from headway.server.access import Reader, Sender
-from headway.server.bodies.base import Name, QueryModel, TenantName
-from headway.server.bodies.jobs import JobBody, OneOrMany
-from headway.server.finding import bounded_page, underway_jobs
+from headway.server.bodies.base import Name, QueryModel, TenantName, When
+from headway.server.bodies.jobs import FINISHED_SINCE, JobBody, OneOrMany
+from headway.server.finding import bounded_page, ended_since, underway_jobs
 from headway.server.paging import Cursor, PageQuery, RepeatKey, check_number_cursor
 from headway.server.problems import named_by_body
 from headway.server.replies import FLOWS as FLOWS_PAGE
 from headway.server.replies import JOBS, MADE, MADE_MANY, WHY, answer, json_reply, reply_model
 from headway.server.routing import TheService, router
-from headway.server.sending import make_jobs, send_jobs
+from headway.server.sending import check_repeated_list, make_jobs, send_jobs
 from headway.server.visibility import visible_job, visible_why
 
 ROUTES = router("jobs", prefix="/v1/jobs")
@@ -88,6 +88,7 @@ class JobsParams(PageQuery):
         "their runs. Can be combined only with `lane`, `tenant`, `kind` and `state`. Examines the "
         "10 lanes and 50 workers with the most jobs, and the first 50 gates.",
     )
+    finished_since: When | None = Field(default=None, description=FINISHED_SINCE)
     newest: bool = Field(default=False, description="Newest arrivals first.")
     runs: bool = Field(default=False, description="Include the runs of each job.")
 
@@ -136,6 +137,8 @@ async def send(
     bodies = [body] if isinstance(body, JobBody) else body
     with named_by_body():
         jobs = await make_jobs(service, caller, bodies, repeat_key=repeat_key)
+        if repeat_key is not None and not isinstance(body, JobBody):
+            await check_repeated_list(service, caller, bodies, repeat_key)
         made = await send_jobs(service, jobs, caller=caller)
     if isinstance(body, JobBody):
         return json_reply(made[0], 201 if made[0].created else 200)
@@ -174,15 +177,18 @@ async def list_jobs(
         _refuse_beside_underway(params)
         return answer({"rows": await underway_jobs(service.store, query, caller), "cursor": None})
 
+    since = params.finished_since and params.finished_since.ago(await service.now())
+
     def fits(job: JobView) -> bool:
-        return caller.sees(job) and query.tenant in {None, job.tenant}
+        visible = caller.sees(job) and query.tenant in {None, job.tenant}
+        return visible and ended_since(job, since)
 
     page = await bounded_page(service.store, query, fits)
     return answer({"rows": page.rows, "cursor": page.cursor})
 
 
 def _refuse_beside_underway(params: JobsParams) -> None:
-    others = ("id", "worker", "key", "subject", "newest", "runs", "cursor")
+    others = ("id", "worker", "key", "subject", "finished_since", "newest", "runs", "cursor")
     given = [name for name in others if getattr(params, name)]
     if given:
         message = f"`underway` cannot be combined with `{given[0]}`"

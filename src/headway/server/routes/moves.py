@@ -20,7 +20,7 @@ from headway.core.state import FINAL, QUEUED, State
 from headway.server.access import needs
 from headway.server.bodies.jobs import EditBody, FilterBody, MovesBody, ReasonBody
 from headway.server.caller import Caller, Permission
-from headway.server.finding import bounded_page
+from headway.server.finding import bounded_page, ended_since
 from headway.server.paging import RepeatKey, check_repeat_key
 from headway.server.replies import MOVED_MANY, MOVED_ONE, answer
 from headway.server.routing import TheService, router
@@ -151,16 +151,21 @@ async def _check_args(service: Service, move: Move, ids: Sequence[str]) -> None:
 
 async def move_matching(
     service: Service, move: Move, which: FilterBody, limit: int
-) -> Counter[Acted]:
-    """Move the jobs that match a filter, oldest arrival first, and count the results."""
+) -> tuple[Counter[Acted], bool]:
+    """Move up to `limit` jobs that match a filter, oldest arrival first.
+
+    Returns:
+        The number of jobs by result, and whether more jobs match.
+    """
     move = replace(move, states=_states(move, which))
-    steps = _Steps(service, move)
-    async for ids in _matching(service, move, which, limit):
+    steps, more = _Steps(service, move, limit), False
+    async for ids in _matching(service, move, which, limit + 1):
         if not await steps.take(ids):
-            return steps.counts
+            more = steps.room == 0
+            break
     if move.repeat is not None:
         await steps.end()
-    return steps.counts
+    return steps.counts, more
 
 
 class _Steps:
@@ -174,32 +179,40 @@ class _Steps:
         counts: number of jobs by result.
     """
 
-    def __init__(self, service: Service, move: Move) -> None:
+    def __init__(self, service: Service, move: Move, limit: int) -> None:
         self.counts: Counter[Acted] = Counter()
         self._service = service
         self._move = move
+        self._limit = limit
         self._step = 0
         self._done: set[str] = set()
+        self._completed = False
+
+    @property
+    def room(self) -> int:
+        """How many more jobs the request may move."""
+        return max(0, self._limit - self.counts.total())
 
     async def take(self, ids: Sequence[str]) -> bool:
-        """Move a page of jobs; return False if the request was already completed."""
+        """Move a page of jobs; return False if there is no room, or the request was completed."""
         await _check_args(self._service, self._move, ids)
         while left := [one for one in ids if one not in self._done]:
-            if not await self._act(left):
+            if self._completed or not self.room:
                 return False
+            await self._act(left[: self.room])
         return True
 
     async def end(self) -> None:
         """Count the remaining steps of an earlier request, and record that it is completed."""
-        while await self._act(()):
-            pass
+        while not self._completed:
+            await self._act(())
 
-    async def _act(self, ids: Sequence[str]) -> bool:
+    async def _act(self, ids: Sequence[str]) -> None:
         replies = await self._service.store.act(self._move.request(ids, self._step))
         self._step += 1
         self._done.update(one.id for one in replies)
         self.counts.update(one.answer for one in replies)
-        return bool(replies)
+        self._completed = not replies
 
 
 def _states(move: Move, which: FilterBody) -> tuple[State, ...]:
@@ -211,6 +224,7 @@ async def _matching(
 ) -> AsyncIterator[list[str]]:
     """Yield pages of ids of the matching jobs that the caller sees."""
     caller, cursor, left = move.caller, None, limit
+    since = None if which.finished_since is None else which.finished_since.ago(await service.now())
     if which.lane is not None:
         caller.check_lane(which.lane)
     query = JobsQuery(
@@ -224,7 +238,7 @@ async def _matching(
     while left > 0:
         wanted = replace(query, cursor=cursor, limit=min(left, MAX_BATCH))
         page = await bounded_page(service.store, wanted)
-        ids = [job.id for job in page.rows if caller.sees(job)]
+        ids = [job.id for job in page.rows if caller.sees(job) and ended_since(job, since)]
         if ids:
             yield ids
         left -= len(ids)
@@ -338,9 +352,9 @@ async def move_jobs(
     """Apply one move to the jobs listed, or to those that match a filter.
 
     Jobs that the caller does not see count as unknown. With a filter, at most `limit` jobs are
-    moved, oldest arrivals first; repeat the request to move more. `dry` only counts how many match.
-    With the `Idempotency-Key` header, a repeat returns the result of the first request, and
-    continues where that was interrupted.
+    moved, oldest arrivals first; if `more` is true, repeat the request to move the next ones. `dry`
+    only counts how many match. With the `Idempotency-Key` header, a repeat returns the result of
+    the first request, and continues where that was interrupted; to move more, use another key.
     """
     edit = await edit_of(service, body)
     move = _move(body.move, caller, body, edit).under(repeat_key, body.model_dump())
@@ -348,10 +362,11 @@ async def move_jobs(
         replies = await move_named(service, move, body.ids or ())
         return answer(_outcome_body(Counter(one.answer for one in replies), jobs=replies))
     if body.dry:
-        pages = _matching(service, move, body.filter, body.limit)
+        pages = _matching(service, move, body.filter, body.limit + 1)
         fits = sum([len(ids) async for ids in pages])
-        return answer(_outcome_body(Counter(), fits=fits))
-    return answer(_outcome_body(await move_matching(service, move, body.filter, body.limit)))
+        return answer(_outcome_body(Counter(), fits=min(fits, body.limit), more=fits > body.limit))
+    counts, more = await move_matching(service, move, body.filter, body.limit)
+    return answer(_outcome_body(counts, more=more))
 
 
 def _move(verb: Verb, caller: Caller, body: ReasonBody, edit: Edit | None = None) -> Move:
@@ -366,10 +381,15 @@ async def _one(
 
 
 def _outcome_body(
-    counts: Counter[Acted], *, jobs: list[ActReply] | None = None, fits: int | None = None
+    counts: Counter[Acted],
+    *,
+    jobs: list[ActReply] | None = None,
+    fits: int | None = None,
+    more: bool | None = None,
 ) -> dict[str, object]:
     return {
         **{str(one): counts[one] for one in Acted},
         "fits": fits,
+        "more": more,
         "jobs": jobs,
     }

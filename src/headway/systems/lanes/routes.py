@@ -346,6 +346,7 @@ RETRIED = reply(
     done=(int, "Number of jobs that wait again, with all their attempts."),
     refused=(int, "Number of jobs that are not dead."),
     unknown=(int, "Number of ids for which the caller sees no job."),
+    more=(bool | None, "Whether jobs above the limit are dead, too; null if `job_ids` was given."),
     jobs=(list[RETRIED_ONE] | None, "Results in the order of `job_ids`; null if that was omitted."),
 )
 
@@ -406,7 +407,8 @@ async def retry(
     move = move.under(repeat_key, body.model_dump())
     if body.job_ids is None:
         which = FilterBody(lane=body.lane, kind=body.type, tenant=body.tenant)
-        return answer(_retried_reply(await move_matching(service, move, which, body.limit), None))
+        counts, more = await move_matching(service, move, which, body.limit)
+        return answer(_retried_reply(counts, None, more=more))
     ids = [await _find_named(service, caller, one, body.tenant) for one in body.job_ids]
     replies = await move_named(service, move, ids)
     return answer(_retried_reply(Counter(one.answer for one in replies), replies))
@@ -430,9 +432,12 @@ def _check_selection(body: RetryBody) -> None:
         raise InvalidValue(message, hint="pass only that job's id in `job_ids`")
 
 
-def _retried_reply(counts: Counter[Acted], replies: list[ActReply] | None) -> dict[str, object]:
+def _retried_reply(
+    counts: Counter[Acted], replies: list[ActReply] | None, *, more: bool | None = None
+) -> dict[str, object]:
     return {
         **{str(one): counts[one] for one in (Acted.DONE, Acted.REFUSED, Acted.UNKNOWN)},
+        "more": more,
         "jobs": None
         if replies is None
         else [{"job_id": one.id, "answer": str(one.answer)} for one in replies],
