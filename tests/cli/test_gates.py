@@ -218,4 +218,6 @@ def test_pause_of_an_unknown_lane_suggests_a_name(headway: Headway):
     enqueue(new_job(lane="calls"))
     ran = headway("pause", "lane:cals")
     assert (ran.code, ran.out) == (0, "lane:cals is closed until it is opened\n")
-    assert ran.err == "note: there is no lane 'cals' yet (did you mean lane:calls?)\n"
+    assert ran.err == "note: no job of the lane 'cals' is known (did you mean calls?)\n"
+    kind = headway("pause", "kind:nop")
+    assert kind.err == "note: no job of the kind 'nop' is known (did you mean noop?)\n"

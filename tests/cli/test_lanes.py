@@ -142,5 +142,13 @@ def test_change_of_an_unknown_lane_is_made_with_a_note(headway: Headway, change:
     headway("send", "noop", "--lane", "mail")
     ran = headway("lanes", *change, "mial")
     assert ran.code == 0
-    assert "there is no lane 'mial' yet (did you mean lane:mail?)" in ran.err
+    assert "no job of the lane 'mial' is known (did you mean mail?)" in ran.err
     assert headway("lanes", *change, "mail").err == ""
+
+
+def test_listing_of_an_unknown_lane_has_a_note(headway: Headway):
+    headway("send", "noop", "--lane", "mail")
+    for more in ((), ("--latency",)):
+        ran = headway("lanes", "--lane", "mial", *more)
+        assert ran.err == "note: no job of the lane 'mial' is known (did you mean mail?)\n"
+        assert headway("lanes", "--lane", "mail", *more).err == ""

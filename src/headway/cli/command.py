@@ -102,10 +102,16 @@ def _name_value(annotation: Any) -> None:  # noqa: ANN401  (of any option)
         case (kind, OptionInfo(metavar=None) as option):
             while inner := get_args(kind):
                 kind = inner[0]
-            several = isinstance(kind, type) and issubclass(kind, StrEnum)
-            option.metavar = f"<{'|'.join(kind)}>" if several else _VALUES.get(kind)
+            option.metavar = _choices(kind) or _VALUES.get(kind)
         case _:
             pass
+
+
+def _choices(kind: object) -> str:
+    """Return the values of an enumeration, such as "<a|b>"; empty for any other type."""
+    if not (isinstance(kind, type) and issubclass(kind, StrEnum)):
+        return ""
+    return f"<{'|'.join(one.value for one in kind)}>"
 
 
 def _fields(group: Callable[..., object]) -> list[inspect.Parameter]:

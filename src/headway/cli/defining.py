@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.cli.options import Signed
+from headway.cli.options import JobFilter, Signed
 from headway.cli.session import CommandSession
 from headway.contract.definitions import CloseGate, DefineRequest, Item
 from headway.contract.store import Store
@@ -28,8 +28,8 @@ def define(
     """Apply one change and print `done`.
 
     Args:
-        name: Name of the changed gate or entry; of a lane, its gate. A note is printed if there
-            is no such lane.
+        name: Name of the changed gate or entry; of a lane, its gate. A note is printed if no job
+            of this lane or kind is known.
         revision: Revision of the definitions from which the change was made; None for any.
 
     Raises:
@@ -37,14 +37,13 @@ def define(
     """
     request = replace(definition_request(session, item, signed), revision=revision)
 
-    async def work(store: Store) -> tuple[int, str]:
-        note = await _unknown_lane_note(store, name)
-        return await _defined(store, name, request), note
+    async def work(store: Store) -> tuple[int, list[str]]:
+        notes = await _unknown_notes(store, name)
+        return await _defined(store, name, request), notes
 
-    now, note = session.with_store(work)
+    now, notes = session.with_store(work)
     session.terminal.reply({"revision": now}, done)
-    if note:
-        session.terminal.remark(note)
+    session.notes(notes)
 
 
 def close(session: CommandSession, gate: str, *, until: str | None, signed: Signed) -> None:
@@ -58,22 +57,21 @@ def close(session: CommandSession, gate: str, *, until: str | None, signed: Sign
     """
     moment = optional_moment("--until", until)
 
-    async def work(store: Store) -> tuple[int, int | None, str]:
+    async def work(store: Store) -> tuple[int, int | None, list[str]]:
         until_at = None
         if moment is not None:
             now = (await store.read(StatsQuery())).now
             until_at = moment.ahead("--until", now)
         item = CloseGate(name=gate, until_at=until_at, reason=signed.reason)
         done = await _defined(store, gate, definition_request(session, item, signed))
-        return done, until_at, await _unknown_lane_note(store, gate)
+        return done, until_at, await _unknown_notes(store, gate)
 
-    revision, until_at, note = session.with_store(work)
+    revision, until_at, notes = session.with_store(work)
     when = f"until {session.clock.at(until_at)}" if until_at is not None else "until it is opened"
     session.terminal.reply(
         {"revision": revision, "closed_until": until_at}, f"{gate} is closed {when}"
     )
-    if note:
-        session.terminal.remark(note)
+    session.notes(notes)
 
 
 async def _defined(store: Store, name: str, request: DefineRequest) -> int:
@@ -102,16 +100,12 @@ async def similar_gates(store: Store, gate: str, otherwise: str) -> str:
     return did_you_mean(gate, known + lanes, otherwise)
 
 
-async def _unknown_lane_note(store: Store, gate: str) -> str:
-    """Return a note about an unknown lane: it may be closed in advance, or misspelled."""
-    name = gate.removeprefix(LANE)
-    if name == gate:
-        return ""
-    known = [one.name for one in await store.read(LanesQuery())]
-    if name in known:
-        return ""
-    meant = did_you_mean(name, known, before=LANE)
-    return f"note: there is no lane {name!r} yet" + (meant and f" ({meant})")
+async def _unknown_notes(store: Store, gate: str) -> list[str]:
+    """Return a note about an unknown lane or kind: it may be closed in advance, or misspelled."""
+    what, _, name = gate.partition(":")
+    if what == "lane":
+        return await JobFilter(lane=name).unknown_names(store)
+    return await JobFilter(kind=name).unknown_names(store) if what == "kind" else []
 
 
 def definition_request(session: CommandSession, item: Item, signed: Signed) -> DefineRequest:

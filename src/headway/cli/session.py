@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -106,6 +106,11 @@ class CommandSession:
                 await store.close()
 
         return asyncio.run(whole())
+
+    def notes(self, notes: Iterable[str]) -> None:
+        """Print notes about names that are not known."""
+        for one in notes:
+            self.terminal.remark(one, "yellow")
 
     def with_app(self, app: App, work: Callable[[Store], Awaitable[Result]]) -> Result:
         """Open an App's store, declare the App, run `work`, and close the store."""

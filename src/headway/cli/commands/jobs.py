@@ -58,8 +58,7 @@ def jobs(  # noqa: PLR0913, PLR0917  (one for each option)
     query = replace(wanted.query, limit=limit, cursor=cursor, newest=newest, worker=worker)
     page = session.with_store(lambda store: _page(store, query, wanted))
     if not page.rows and page.cursor is None:
-        for note in session.with_store(wanted.unknown_names):
-            session.terminal.remark(note, "yellow")
+        session.notes(session.with_store(wanted.unknown_names))
     session.terminal.listing(
         {"jobs": [job_record(job) for job in page.rows], "cursor": page.cursor},
         _COLUMNS,

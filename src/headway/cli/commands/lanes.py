@@ -10,7 +10,7 @@ import typer
 
 from headway.cli.command import command, new_command
 from headway.cli.defining import define
-from headway.cli.options import Signed, complete_lane, duration_option, read_number
+from headway.cli.options import JobFilter, Signed, complete_lane, duration_option, read_number
 from headway.cli.session import CommandSession
 from headway.cli.terminal import rounded_duration
 from headway.contract.definitions import LaneSpec, ResetLane, SetLane
@@ -122,6 +122,7 @@ def lanes(
     """
     for name in lane or ():
         check_name("lane", name)
+        session.notes(session.with_store(JobFilter(lane=name).unknown_names))
     if latency:
         _show_latencies(session, lane)
         return

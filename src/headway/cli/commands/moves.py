@@ -39,9 +39,10 @@ def move_jobs(
     """
     if bool(ids) == wanted.has_criteria:
         message = f"no job to {move.verb} was named"
+        hint = "pass ids, or options such as --lane; --state alone is not enough"
         if ids:
-            message = "jobs were named together with a filter"
-        raise InvalidValue(message, hint="pass ids, or options such as --lane")
+            message, hint = "jobs were named together with a filter", "pass either of them"
+        raise InvalidValue(message, hint=hint)
     if ids:
         replies = session.with_store(lambda store: _on_ids(store, move, ids))
         _print_outcome(session, Counter(reply.answer for reply in replies), replies)
@@ -53,8 +54,7 @@ def move_jobs(
         counts = session.with_store(lambda store: _on_filter(store, move, wanted, meter))
     _print_outcome(session, counts, None)
     if not counts:
-        for note in session.with_store(wanted.unknown_names):
-            session.terminal.remark(note, "yellow")
+        session.notes(session.with_store(wanted.unknown_names))
 
 
 async def _act(store: Store, move: ActRequest, ids: Sequence[str]) -> list[ActReply]:
