@@ -39,6 +39,9 @@ async def use(job: hw.Job, kind: hw.Kind) -> int:
     return await double(job, len(text)) + kind("anything")
 
 
+retries = [hw.Retry("late"), hw.Retry(at="2100-01-01T00:00Z", stage="check")]
+retries.append(hw.Retry("429", after="60s", close="provider"))
+hw.Retry("429", close="provider")  # wrong
 letter(3)  # wrong
 double("no job", n=1)  # wrong
 number: int = letter("a")  # wrong

@@ -51,9 +51,8 @@ def test_snooze_closes_gates_and_creates_no_jobs(job: Job, follow_up: NewJob) ->
 
 
 def test_retry_that_closes_a_gate_needs_a_time() -> None:
-    # Type checkers refuse it, too: each unnecessary `ignore` is an error.
     with pytest.raises(hw.InvalidValue, match="'provider' without an end time"):
-        hw.Retry(close="provider")  # pyright: ignore[reportCallIssue]
+        hw.Retry(close="provider")
     assert hw.Retry(close="provider", after="1m").close[0].for_ms == 60_000
     assert hw.Retry(close="provider", at="1970-01-01T00:01Z").close[0].until_at == 60_000
 
