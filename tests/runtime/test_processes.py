@@ -54,7 +54,11 @@ async def test_log_of_a_handler_in_a_process_goes_through_the_logging_of_its_wor
     page, failed = (record for record in caplog.records if record.name == "shop")
     assert view.state == "succeeded"
     assert page.process != os.getpid()
-    assert (page.levelname, page.getMessage(), page.order) == ("INFO", "page 3", "order 17")
+    assert (page.levelname, page.getMessage(), vars(page)["order"]) == (
+        "INFO",
+        "page 3",
+        "order 17",
+    )
     assert failed.getMessage().startswith("failed\nTraceback ")
     assert failed.getMessage().endswith("'no number'")
 

@@ -64,11 +64,9 @@ class ServeOptions:
     ] = None
     lease: Annotated[
         str | None,
-        typer.Option(
-            metavar="DURATION",
-            callback=check_duration,
-            help="How long its runs stay valid without a heartbeat. Defaults to the shortest that "
-            "one of its lanes sets, or 30s.",
+        duration_option(
+            "How long its runs stay valid without a heartbeat. Defaults to the shortest that "
+            "one of its lanes sets, or 30s."
         ),
     ] = None
     grace: Annotated[
