@@ -18,7 +18,7 @@ import headway as hw
 from headway.contract.operate import Verb
 from headway.contract.views import GatesQuery, JobsQuery
 from headway.runtime.timing import Timing
-from headway.runtime.worker.processes import Processes
+from headway.runtime.worker.processes import END_S, Processes
 from tests.runtime import process_slow
 from tests.runtime.observed_store import LIMIT, ObservedStore, beat_soon, soon, working
 
@@ -267,17 +267,22 @@ async def test_handler_in_a_process_is_killed_and_its_job_returned_if_all_tasks_
 
 
 def test_idle_processes_are_all_asked_to_end_before_one_is_waited_for() -> None:
-    did: list[str] = []
+    did: list[object] = []
 
     class Idle:
-        def __init__(self, name: str) -> None:
+        def __init__(self, name: str, exitcode: int) -> None:
+            self.name = name
             self.pipe = SimpleNamespace(close=lambda: did.append(f"ask {name}"))
-            self.end = lambda: did.append(f"wait {name}")
+            self.process = SimpleNamespace(exitcode=exitcode)
+
+        def end(self, wait_s: float) -> None:
+            did.append((self.name, wait_s))
 
     processes: Any = Processes()
-    processes._waiting = [Idle("a"), Idle("b")]
+    # The second one has not ended in time, and was killed.
+    processes._waiting = [Idle("a", 0), Idle("b", -9), Idle("c", -9)]
     processes.close()
-    assert did == ["ask a", "ask b", "wait a", "wait b"]
+    assert did == ["ask a", "ask b", "ask c", ("a", END_S), ("b", END_S), ("c", 0.0)]
 
 
 async def test_handler_that_a_process_could_not_import_is_refused(app: hw.App) -> None:

@@ -36,6 +36,8 @@ _Write = Callable[[Outcome], Verdict]
 
 CHECK_EVERY = 1.0
 """Seconds between two checks that a silent process is still alive."""
+END_S = 1.0
+"""How long an idle process may take to end, before it is killed."""
 
 
 class Processes:
@@ -118,11 +120,15 @@ class Processes:
             working = list(self._working.values())
         for process in working:
             process.process.kill()
-        # All are asked to end before the first is waited for, because this blocks the event loop.
+        # This blocks the event loop: all are asked to end before the first is waited for, and after
+        # one that did not end in time, none is waited for.
         for process in resting:
             process.pipe.close()
+        wait_s = END_S
         for process in resting:
-            process.end()
+            process.end(wait_s)
+            if process.process.exitcode == -signal.SIGKILL:
+                wait_s = 0.0
 
     def _take(self, claimed: Claimed) -> _Process:
         with self._lock:
@@ -181,10 +187,14 @@ class _Process:
                 raise EOFError
         return self.pipe.recv()
 
-    def end(self) -> str:
-        """End the process, and return how it exited, such as "exit code 1" or "signal 9"."""
+    def end(self, wait_s: float = END_S) -> str:
+        """End the process, and return how it exited, such as "exit code 1" or "signal 9".
+
+        Args:
+            wait_s: how long it may take before it is killed.
+        """
         self.pipe.close()
-        self.process.join(1)
+        self.process.join(wait_s)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
