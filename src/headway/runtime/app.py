@@ -56,7 +56,6 @@ from headway.runtime.inserting import (
     inserts_within,
     send_in_steps,
 )
-from headway.runtime.job import Job
 from headway.runtime.job_filters import JobFilters, read_filters
 from headway.runtime.kind import NOOP, HandlerParameters, HandlerValue, Kind
 from headway.runtime.kind_options import JobOptions, KindOptions, read_options
@@ -849,11 +848,11 @@ def _refuse_unopened(store: object) -> None:
         raise InvalidValue(message, hint="pass one such as MemoryStore(); a URL is for hw.App(url)")
 
 
-async def _reconcile_stand_in(job: Job, **facts: object) -> None:
+async def _reconcile_stand_in(**facts: object) -> None:
     """Stand in for a reconcile handler, which workers call differently."""
 
 
-async def _noop(job: Job, **_: object) -> None:
+async def _noop(**_: object) -> None:
     """Do nothing: the handler of the built-in kind."""
 
 
