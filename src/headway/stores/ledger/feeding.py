@@ -76,7 +76,8 @@ def _feed_first(cache: GateCache, gate: str, flows: Sequence[int], *, rest: bool
     """Feed the first of many flows, in the order in which a claim would examine their heads."""
     jobs = cache.ledger.jobs
     use = use_at(jobs.parked_heads(gate, flows[0], 1)[0], gate)
-    most = max(FEW_FLOWS, cache.view(use).free)
+    room = cache.view(use).free
+    most = max(FEW_FLOWS, room)
     each = max(1, FEED_HEADS // min(most, len(flows)))
     queue = _ranked(cache, gate, flows)
     heapq.heapify(queue)
@@ -91,12 +92,13 @@ def _feed_first(cache: GateCache, gate: str, flows: Sequence[int], *, rest: bool
         else:
             fed = _feed(cache, gate, flow, jobs.parked_heads(gate, flow, 2), each)
             moved += fed
-            if fed > 0 or (not rest and jobs.tickets(gate, flow)):
+            if fed > 0 or room <= 0 or (not rest and jobs.tickets(gate, flow)):
                 fed_of[lane] = fed_of.get(lane, 0) + 1
-    at = cache.ledger.now + FEED_REST_MS
-    for lane in dict.fromkeys(unfed):
-        _set_timer(cache, gate, at)
-        cache.ledger.wake(lane, at)
+    if room > 0:
+        at = cache.ledger.now + FEED_REST_MS
+        for lane in dict.fromkeys(unfed):
+            _set_timer(cache, gate, at)
+            cache.ledger.wake(lane, at)
     return moved
 
 

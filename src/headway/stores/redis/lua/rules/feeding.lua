@@ -56,7 +56,8 @@ end
 -- Feed the first of many flows, in the order in which a claim would examine their heads.
 function Feeding.feed_first(cache, gate, flows, rest)
   local use = CachedGates.use_at(Jobs.parked_heads(gate, flows[1], 1)[1], gate)
-  local most = math.max(FEW_FLOWS, CachedGates.view(cache, use).free)
+  local room = CachedGates.view(cache, use).free
+  local most = math.max(FEW_FLOWS, room)
   local each = math.max(1, math.floor(FEED_HEADS / math.min(most, #flows)))
   local queue = Feeding.ranked(cache, gate, flows)
   Python.heapify(queue)
@@ -72,15 +73,17 @@ function Feeding.feed_first(cache, gate, flows, rest)
     else
       local fed = Feeding.feed(cache, gate, flow, Jobs.parked_heads(gate, flow, 2), each)
       moved = moved + fed
-      if fed > 0 or not rest and #Jobs.tickets(gate, flow) > 0 then
+      if fed > 0 or room <= 0 or not rest and #Jobs.tickets(gate, flow) > 0 then
         fed_of[lane] = (fed_of[lane] or 0) + 1
       end
     end
   end
-  local at = Time.now + FEED_REST_MS
-  for _, lane in ipairs(Python.unique(unfed)) do
-    Feeding.set_timer(cache, gate, at)
-    Run.wake(lane, at)
+  if room > 0 then
+    local at = Time.now + FEED_REST_MS
+    for _, lane in ipairs(Python.unique(unfed)) do
+      Feeding.set_timer(cache, gate, at)
+      Run.wake(lane, at)
+    end
   end
   return moved
 end
