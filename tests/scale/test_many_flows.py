@@ -8,8 +8,9 @@ import pytest
 
 from headway import Slots
 from headway.contract.definitions import CloseGate, SetGate
+from headway.stores.ledger.feeding import FEED_REST_MS, FEW_FLOWS
 from headway.stores.ledger.lane_claim import MANY_FLOWS
-from headway.stores.sqlite.tables.job_statements import HEADS
+from headway.stores.sqlite.tables.job_statements import HEADS, PARKED_HEADS
 from headway.testing.jobs import use_of
 from tests.scale.large_store import large_store
 
@@ -95,8 +96,33 @@ async def test_flows_at_one_keyed_gate_are_not_read_again_for_each(path: Path, f
         started = await c.take(1)
         await c.park_all()
         await c.finish(started)
-        # The first job of each flow was fed; one starts, and the others are parked again.
+        # Few flows were fed; one of their jobs starts, and the others are parked again.
         with c.meter.reading() as read:
             assert len(await c.take(2)) == 1
         assert 0 < read.statements[HEADS] <= 2 * flows
         assert (await c.counts())["parked"] == 2 * flows - 2
+
+
+async def test_few_of_many_flows_at_a_keyed_gate_are_looked_at(path: Path) -> None:
+    async with large_store(path) as c:
+        (use,) = await c.declare(Slots("phone:{phone}", 1))
+        for n in range(FLOWS):
+            await c.add(3, [use], kind=f"kind-{n}")
+        started = await c.take(1)
+        await c.park_all()
+        for _ in range(3):
+            with c.meter.reading() as read:
+                await c.finish(started)
+                started = await c.take(9)
+            assert len(started) == 1
+            # The gate's room, eight flows when they are fed, and when their jobs are parked again.
+            assert read.statements[PARKED_HEADS] <= 2 * FEW_FLOWS + 1
+            assert read.statements[HEADS] <= 2 * FEW_FLOWS
+            c.clock.advance(FEED_REST_MS)
+            with c.meter.reading() as read:
+                assert await c.take(9) == []
+            assert 0 < read.statements[PARKED_HEADS] <= FEW_FLOWS + 1
+            with c.meter.reading() as read:
+                assert await c.take(9) == []
+            assert read.statements[PARKED_HEADS] == 0
+        assert not await c.audit()
