@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 import pytest
@@ -13,7 +13,15 @@ import pytest_asyncio
 from psycopg import sql
 
 from headway.contract.claims import Claimed, ClaimReply, ClaimRequest, SweepReply
-from headway.contract.definitions import CloseGate, DeclareGate, DefineRequest, OpenGate, SetGate
+from headway.contract.definitions import (
+    CloseGate,
+    DeclareGate,
+    DeclareLane,
+    DefineRequest,
+    LaneSpec,
+    OpenGate,
+    SetGate,
+)
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.outcomes import Died, Failed, KnownAs, Returned, Succeeded, Verdict
 from headway.contract.signals import Signal as Event
@@ -510,6 +518,39 @@ async def test_claims_from_many_lanes_read_them_together(
         await work(number)
     for number in (3, 4):
         assert await trips(lambda number=number: work(number)) <= 3
+    assert not (await here.store.read(AuditQuery())).differences
+
+
+@pytest.mark.parametrize("n", [1, 20, 100])
+@pytest.mark.parametrize("fair", ["tenant", None])
+async def test_claims_from_many_lanes_with_new_tenants_read_them_together(
+    here: Site, n: int, fair: Literal["tenant"] | None
+) -> None:
+    line = here.use(LINES)
+    lanes = [f"lane-{one}" for one in range(n)]
+    specs = [DeclareLane(spec=LaneSpec(name=lane, fair=fair)) for lane in lanes]
+    await here.store.define(DefineRequest(items=tuple(specs), author="ann"))
+
+    async def work(number: int) -> None:
+        request = ClaimRequest(
+            worker="w" * 32,
+            request=number,
+            lanes=tuple((lane, 1) for lane in lanes),
+            n=2 * n,
+            free=2 * n,
+        )
+        assert len((await here.store.claim(request)).jobs) == 2 * n
+
+    for number in range(1, 5):
+        jobs = [
+            here.new(line, tenant=f"{lane}-{number}-{one}").changed(lane=lane)
+            for lane in lanes
+            for one in range(2)
+        ]
+        await here.add(jobs)
+        # The flows are read of one lane, two, four and so on; so are their heads.
+        most = 48 if number == 1 else 13
+        assert await trips(lambda number=number: work(number)) <= most
     assert not (await here.store.read(AuditQuery())).differences
 
 

@@ -14,6 +14,10 @@ Ticket = tuple[int, int, int, int]
 """Priority, due time, seq and amount of a fed job."""
 
 
+FLOWS_TOGETHER = 1_000
+"""About how many flows of all lanes of a claim have their gates and tenants read at once."""
+
+
 class StepCache:
     """What a step knows of the store; each step has a new cache.
 
@@ -85,6 +89,16 @@ class StepCache:
                 known[row[each.place]].append(row)
 
         return Read(each.text, (each.pack(missing),), take)
+
+    def flows_by_lane(self) -> dict[str, list[int]]:
+        """Return the flows with waiting jobs that were read; if they are many, of some lanes."""
+        found: dict[str, list[int]] = {}
+        count = 0
+        for (lane, _, _), rows in self.lanes_asked.items():
+            if rows and count < FLOWS_TOGETHER:
+                found[lane] = [flow for (flow,) in rows]
+                count += len(rows)
+        return found
 
     def invalidate(self, changes: frozenset[str], patched: Sequence[Each]) -> None:
         """Drop answers outdated by a change, except those that the caller updates itself."""

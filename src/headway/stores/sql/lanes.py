@@ -21,7 +21,7 @@ from headway.stores.sql.statement import (
 )
 
 LANE = Select("SELECT spec, override, level FROM @lane WHERE name = $1", of("lane"), ahead=True)
-_STARTS = Select(
+STARTS = Select(
     "SELECT tenant, starts FROM @tenant_start WHERE lane = $1 AND tenant = ANY ($2)",
     of("tenant_start"),
     ahead=True,
@@ -63,7 +63,7 @@ class SqlLanes(SqlTable[SessionOf], ABC):
         number = session.lanes.find(lane)
         if number is None or not wanted:
             return {}
-        return dict(session.select(_STARTS, number, session.text_list(wanted)))
+        return dict(session.select(STARTS, number, session.text_list(wanted)))
 
     def all_tenant_starts(self, lane: str) -> dict[str, int]:
         number = self._session.lanes.find(lane)

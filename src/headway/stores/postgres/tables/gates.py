@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import msgspec
 
+from headway.core.gates.spec import implicit_gates, is_implicit
 from headway.stores.ledger.columns import GATE, encode_gate_rest, read_gate, read_templates
 from headway.stores.ledger.gaterows import (
     GateRow,
@@ -128,6 +130,10 @@ class PostgresGates(SqlTable[Session]):
         if missing:
             if session.mode is Mode.BLIND:
                 return self._known_hours(wanted)
+            if len(session.cache.lanes_asked) > 1 and any(map(is_implicit, missing)):
+                # The other lanes of a claim need theirs next.
+                later = (name for name in self._names_of_flows() if name not in known)
+                missing = list(dict.fromkeys([*missing, *later]))
             take_gates(session, missing, session.fetch(LOAD, (Texts(missing),)))
         if session.mode in {Mode.INSERT, Mode.CALLER} and any(
             known[name] is None for name in wanted
@@ -136,6 +142,16 @@ class PostgresGates(SqlTable[Session]):
             raise NeedsMore
         session.cache.gates_read.update(dict.fromkeys(wanted))
         return {name: row.clone() for name in wanted if (row := known[name]) is not None}
+
+    def _names_of_flows(self) -> Iterator[str]:
+        """Yield the names of the gates of the flows that this step has found."""
+        session = self._session
+        flows = [*chain.from_iterable(session.cache.flows_by_lane().values())]
+        session.flows.read(flows)
+        for flow in flows:
+            key = session.flows.value(flow)
+            yield from implicit_gates(key.lane, key.tenant, key.kind)
+            yield from (use.name for use in key.shared)
 
     def _known_hours(self, names: Iterable[str]) -> dict[str, GateRow]:
         hours = self._session.shared.hours

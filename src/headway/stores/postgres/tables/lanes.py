@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from headway.core.state import State
 from headway.stores.ledger.columns import CODES
@@ -11,8 +12,8 @@ from headway.stores.ledger.rows import LaneRow
 from headway.stores.postgres.arrays import Numbers, Texts
 from headway.stores.postgres.numbers import LANES
 from headway.stores.postgres.session import Session
-from headway.stores.postgres.statement import Mode
-from headway.stores.sql.lanes import LANE, SqlCounts, SqlLanes, read_lane
+from headway.stores.postgres.statement import BoundSelect, Mode
+from headway.stores.sql.lanes import LANE, STARTS, SqlCounts, SqlLanes, read_lane
 from headway.stores.sql.statement import WIDTH, Select, Write, of
 
 _LEVEL = Select("SELECT level FROM @lane WHERE name = $1", of("lane"), ahead=True)
@@ -80,7 +81,8 @@ class PostgresLanes(SqlLanes[Session]):
         session = self._session
         # Its counts exist from now on, even if it never gets a job.
         session.keep_count(session.lanes.number(row.name) * WIDTH + CODES[State.WAITING])
-        before = self._row(row.name)
+        rows = session.shared.lanes_of(session.number(LANES))
+        before = rows.get(row.name) or self._row(row.name)
         if before is not None and (before.spec, before.override) == (row.spec, row.override):
             session.write(_SAVE_LEVEL, row.name, row.level)
             return
@@ -91,6 +93,35 @@ class PostgresLanes(SqlLanes[Session]):
 
     def names(self) -> list[str]:
         return [name for (name,) in self._session.select(_NAMES)]
+
+    def tenant_starts(self, lane: str, tenants: Iterable[str]) -> dict[str, int]:
+        tenants = set(tenants)
+        answers = self._session.cache.answers
+        first = self._starts_of(lane, tenants)
+        if first not in answers:
+            # Those of the other lanes of a claim are read next.
+            reads = {first, *self._starts_of_fair_lanes()}
+            missing = [one for one in reads if one not in answers]
+            if len(missing) > 1:
+                rows = self._session.fetch_all([(one.text, bound) for one, bound in missing])
+                answers.update(zip(missing, rows, strict=True))
+        return super().tenant_starts(lane, tenants)
+
+    def _starts_of(self, lane: str, tenants: Iterable[str]) -> BoundSelect:
+        return STARTS, (self._session.lanes.find(lane), Texts(sorted(tenants)))
+
+    def _starts_of_fair_lanes(self) -> Iterator[BoundSelect]:
+        """Yield what will be asked of each fair lane whose flows were read."""
+        session = self._session
+        rows = session.shared.lanes_of(session.number(LANES))
+        found = {
+            lane: flows
+            for lane, flows in session.cache.flows_by_lane().items()
+            if lane in rows and rows[lane].current.fair
+        }
+        session.flows.read(chain.from_iterable(found.values()))
+        for lane, flows in found.items():
+            yield self._starts_of(lane, {session.flows.value(flow).tenant for flow in flows})
 
     def save_tenant_starts(self, lane: str, starts: Mapping[str, int]) -> None:
         if starts:
