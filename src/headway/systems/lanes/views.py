@@ -84,7 +84,10 @@ def status_of(job: JobView) -> Status:
 
 
 async def lane_statuses(
-    store: Store, names: Sequence[str] | None, *, covers: Callable[[str], bool]
+    store: Store,
+    names: Sequence[str] | None = None,
+    *,
+    covers: Callable[[str], bool] = lambda _: True,
 ) -> tuple[LaneStatus, ...]:
     """Return lanes with their jobs by status, with a few bounded reads per lane.
 
