@@ -56,6 +56,7 @@ from headway.runtime.inserting import (
     inserts_within,
     send_in_steps,
 )
+from headway.runtime.job import Job
 from headway.runtime.job_filters import JobFilters, read_filters
 from headway.runtime.kind import NOOP, HandlerParameters, HandlerValue, Kind
 from headway.runtime.kind_options import JobOptions, KindOptions, read_options
@@ -852,7 +853,7 @@ async def _reconcile_stand_in(**facts: object) -> None:
     """Stand in for a reconcile handler, which workers call differently."""
 
 
-async def _noop(**_: object) -> None:
+async def _noop(job: Job, **_: object) -> None:
     """Do nothing: the handler of the built-in kind."""
 
 
