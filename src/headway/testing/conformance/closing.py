@@ -25,6 +25,22 @@ IMPLICIT = ("all", f"lane:{LANE}", "tenant:acme", "kind:dial")
 class ClosingGroup(ConformanceGroup):
     """Gates that an operator closed."""
 
+    async def test_wait_after_a_claim_that_emptied_an_open_flow_is_not_blocked(
+        self, rig: Rig
+    ) -> None:
+        # As many as a claim of 9 reads of one flow, so that it looks for more.
+        await rig.add_many(10, gates=(keyed(LINE), keyed(PHONE, phone=1)))
+        await rig.close_gate("line")
+        assert await rig.worker.take(9) == []
+        await rig.open_gate("line")
+        await rig.close_gate("phone:1")
+        assert await rig.worker.take(9) == []
+        assert (await rig.gate("phone:1")).parked == 10
+        job = await rig.add(gates=(keyed(LINE),), due_at=rig.clock())
+        rig.clock.advance(500)
+        assert await rig.worker.take_ids(9) == [job.id]
+        assert (await rig.view(job.id)).runs[0].blocked_ms == 0
+
     @pytest.mark.parametrize("gate", [LINE, TWILIO], ids=["slots", "rate"])
     async def test_gate_closed_until_a_time_opens_then(self, rig: Rig, gate: GateSpec) -> None:
         job = await rig.add(gates=(gate,))

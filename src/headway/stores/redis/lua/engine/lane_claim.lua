@@ -41,6 +41,13 @@ function LaneClaim.new(cache, request, lane, after, expiring)
   }
 end
 
+-- Record that the flows that were found empty in this round are open.
+local function finish_emptied(work)
+  for _, flow in ipairs(work.emptied) do
+    LaneFlows.finish_closed_period(flow)
+  end
+end
+
 local function note_closed(work, views, decision)
   for _, view in ipairs(views) do
     local order = decision.closed[view.flow]
@@ -49,6 +56,9 @@ local function note_closed(work, views, decision)
     elseif not decision.again then
       LaneFlows.finish_closed_period(view.flow)
     end
+  end
+  if not decision.again then
+    finish_emptied(work)
   end
 end
 
@@ -155,6 +165,7 @@ end
 local function one_round(work, n, free, started)
   local views = LaneFlows.views(work, n, free)
   if #views == 0 then
+    finish_emptied(work)
     return nil
   end
   local by_flow = {}

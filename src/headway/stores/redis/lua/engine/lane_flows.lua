@@ -365,6 +365,7 @@ local function view_if_open(work, flow, most, least, free)
     return view
   end
   work.stopped[flow] = true
+  work.emptied[#work.emptied + 1] = flow
   if work.fairness ~= nil then
     Fairness.stop(work.fairness, flow)
   end
@@ -404,6 +405,7 @@ end
 -- Return the views of the flows that can run now, with `free` handlers for gated jobs.
 function LaneFlows.views(work, n, free)
   local flows, views = LaneFlows.open(work), {}
+  work.emptied = {}
   if #flows == 0 then
     return views
   end
