@@ -46,7 +46,7 @@ def any_job(_: JobView) -> bool:
 
 
 def ended_since(job: JobView, since: int | None) -> bool:
-    """Return whether a job ended at this time, in ms, or later; any job if it is None."""
+    """Return whether a job ended at or after a time (ms); every job passes if it is None."""
     return since is None or (job.finished_at is not None and job.finished_at >= since)
 
 
