@@ -36,7 +36,7 @@ def declares_a_kind(node: ast.ClassDef) -> bool:
 CLASSES = {"HoursSpec"} | {
     node.name
     for name, text in SOURCES.items()
-    if name.endswith(".py")
+    if name.endswith(".py") and "kind: Literal[" in text  # parsing all takes seconds
     for node in ast.walk(ast.parse(text))
     if isinstance(node, ast.ClassDef) and declares_a_kind(node)
 }
