@@ -459,7 +459,8 @@ def test_link_distinguishes_sent_from_unsent_calls(own_server: RedisServer) -> N
 async def test_beat_overtakes_calls_waiting_on_its_loops_link(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
-    store = opened(new_url(redis_server.url))
+    # Thousands of signals on one link take a busy machine longer than the usual limit.
+    store = opened(new_url(redis_server.url, timeout_ms=120_000))
     beat = BeatRequest(worker="w", lease_ms=30_000)
     note = Signal(key="", event="e", kind=SignalKind.NOTE, label="x", body=b"1" * 10_000)
     # From here on, both links exist.
