@@ -93,8 +93,9 @@ class Decision:
 
 NO_MEMBERS: Mapping[str, str] = {}
 
-Rank = tuple[int, int, int, int, int]
-"""The sort key of a head among the heads of a lane."""
+Rank = tuple[int, int, int, int, int, int, int]
+"""The sort key of a head among the heads of a lane: five numbers that no two heads share, then the
+place of its flow among the flows compared, and its index there."""
 
 
 class ParkedJobs(NamedTuple):
@@ -199,8 +200,9 @@ class _Round:
             the jobs behind it are held back.
         followed: (flow, gate) pairs whose parked jobs were read to follow another in this round.
         left: the order of the first of these that did not follow, if any is left.
-        queue: the next head of each flow: its rank, the flow's place, and its index there. A place
-            of -1 ends the round, because a parked job of that rank must be fed.
+        queue: the rank of the next head of each flow. A place of -1 ends the round, because a
+            parked job of that rank must be fed.
+        checked: number of starts when `is_over` last looked at the queue; -1 before.
         (the others: as for `decide`)
     """
 
@@ -214,11 +216,12 @@ class _Round:
     parked: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     followed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     left: dict[tuple[int, str], Order] = field(default_factory=dict[tuple[int, str], Order])
-    queue: list[tuple[Rank, int, int]] = field(default_factory=list[tuple[Rank, int, int]])
+    queue: list[Rank] = field(default_factory=list[Rank])
+    checked: int = -1
 
     def run(self, flows: Sequence[FlowView]) -> Decision:
         self.queue = [
-            (rank(view.heads[0].order, view.tenant, self.fairness), place, 0)
+            rank(view.heads[0].order, view.tenant, self.fairness, place)
             for place, view in enumerate(flows)
             if view.heads
         ]
@@ -226,26 +229,56 @@ class _Round:
         heapq.heapify(queue)
         decision = self.decision
         while queue and len(decision.starts) < self.n and not decision.again:
-            queued, place, index = heapq.heappop(queue)
+            queued = heapq.heappop(queue)
+            _, _, _, _, _, place, index = queued
             if place < 0:
                 decision.again = True
                 break
             view = flows[place]
-            current = rank(view.heads[index].order, view.tenant, self.fairness)
+            current = rank(view.heads[index].order, view.tenant, self.fairness, place, index)
             if current != queued:
                 # In a fair lane, starts of the same tenant have moved it back since it was queued.
-                heapq.heappush(queue, (current, place, index))
+                heapq.heappush(queue, current)
             elif not self.start_or_park(view, view.heads[index]):
                 self.stop(view)
+                if self.is_over(flows):
+                    break
             elif index + 1 < len(view.heads):
-                following = view.heads[index + 1]
-                queued = rank(following.order, view.tenant, self.fairness)
-                heapq.heappush(queue, (queued, place, index + 1))
+                following = view.heads[index + 1].order
+                queued = rank(following, view.tenant, self.fairness, place, index + 1)
+                heapq.heappush(queue, queued)
             elif not view.more:
                 self.stop(view)
             elif len(decision.starts) < self.n:
                 decision.again = True
         return decision
+
+    def is_over(self, flows: Sequence[FlowView]) -> bool:
+        """Stop the queued flows and return True, if none of them can start, whatever their order.
+
+        Taking hundreds of flows from the queue in order, only to find the same full gate, took most
+        of the time of a claim.
+        """
+        if self.checked == len(self.decision.starts):
+            return False
+        self.checked = len(self.decision.starts)
+        for _, _, _, _, _, place, index in self.queue:
+            if place < 0 or not self.is_stuck(flows[place], flows[place].heads[index]):
+                return False
+        for _, _, _, _, _, place, index in self.queue:
+            view = flows[place]
+            self.start_or_park(view, view.heads[index])
+            self.stop(view)
+        return True
+
+    def is_stuck(self, view: FlowView, head: Head) -> bool:
+        """Return whether a head cannot start in this round, and reserves nothing either."""
+        stuck = self.free <= 0 and (view.gated or bool(head.keyed))
+        for one, amount in view.shared:
+            if amount > 1:
+                return False
+            stuck = stuck or one.free <= 0
+        return stuck
 
     def reserve(self, head: Head, short: Sequence[tuple[GateView, int]]) -> None:
         """Reserve the gates that have too few permits for a head, if nothing else blocks it."""
@@ -316,8 +349,7 @@ class _Round:
             for other in behind[read:]:
                 if not self.follows(other, head, gate):
                     self.left[view.flow, ticket] = other.order
-                    place = (rank(other.order, view.tenant, self.fairness), -1, 0)
-                    heapq.heappush(self.queue, place)
+                    heapq.heappush(self.queue, rank(other.order, view.tenant, self.fairness, -1))
                     return
                 self.decision.moved.append(Park(other, view.flow, gate, 0))
             read = len(behind)
@@ -369,10 +401,12 @@ class _Round:
         self.decision.starts.append(Start(head, view.flow, members, candidate, gated))
 
 
-def rank(order: Order, tenant: str, fairness: Fairness | None) -> Rank:
+def rank(
+    order: Order, tenant: str, fairness: Fairness | None, place: int = 0, index: int = 0
+) -> Rank:
     """Return the sort key of a head among the heads of a lane; the lowest goes first."""
     level, own = fairness.rank(tenant) if fairness else (0, 0)
-    return (order.priority, level, own, order.due_at, order.seq)
+    return (order.priority, level, own, order.due_at, order.seq, place, index)
 
 
 def _take(one: GateView, amount: int, members: dict[str, str], order: Order) -> None:

@@ -42,7 +42,8 @@ CANDIDATES, MORE_CANDIDATES = 500, 4
 """How many candidates are read when one is busy, and the factor by which this grows each time."""
 MOST_CLOSED_PERIODS = 100_000
 """Most flows whose closed periods a process remembers: over years there may be millions."""
-_NO_HEAD = Head(Order(0, 0, 0), "", (), None, (), 0, 0, "", None, b"", 0, 0)
+_UNREAD = ("", (), None, (), 0, 0, "", None, b"", 0, 0)
+"""The fields of a head of which only the order is known."""
 
 
 def with_seen(request: ClaimRequest, reply: ClaimReply, seen: int) -> ClaimReply:
@@ -260,16 +261,16 @@ class LaneClaim:
             return
         orders = self.ledger.jobs.first_orders([view.flow for view in views], FIRST_HEADS)
         ranked = [
-            (rank(orders[view.flow], view.tenant, self.fairness), place)
+            rank(orders[view.flow], view.tenant, self.fairness, place)
             for place, view in enumerate(views)
             if view.flow in orders
         ]
-        for _, place in sorted(ranked)[read:]:
+        for *_, place, _ in sorted(ranked)[read:]:
             view = views[place]
             if any(amount > 1 for _, amount in view.shared):
                 # It would reserve permits that it lacks, for which it must be known.
                 continue
-            view.heads = (_NO_HEAD._replace(order=orders[view.flow]),)
+            view.heads = (Head(orders[view.flow], *_UNREAD),)
             view.more = view.unread = True
 
     def _stop_at_expired(self, views: list[FlowView]) -> None:

@@ -155,42 +155,37 @@ function Python.heappush(heap, item)
   heap[at] = item
 end
 
--- Pop the least item of a non-empty heap.
-function Python.heappop(heap)
-  local least, count = heap[1], #heap
-  local moved = heap[count]
-  heap[count] = nil
-  count = count - 1
-  if count == 0 then
-    return least
-  end
-  local at = 1
+-- Put an item at a place of a heap of `count` items, or below it, where it belongs.
+local function sift(heap, count, at, item)
   while at * 2 <= count do
     local child = at * 2
     if child < count and less(heap[child + 1], heap[child]) then
       child = child + 1
     end
-    if not less(heap[child], moved) then
+    if not less(heap[child], item) then
       break
     end
     heap[at] = heap[child]
     at = child
   end
-  heap[at] = moved
+  heap[at] = item
+end
+
+-- Pop the least item of a non-empty heap.
+function Python.heappop(heap)
+  local least, count = heap[1], #heap
+  local moved = heap[count]
+  heap[count] = nil
+  if count > 1 then
+    sift(heap, count - 1, 1, moved)
+  end
   return least
 end
 
 -- Turn a list into a heap.
 function Python.heapify(list)
-  local items = {}
-  for place, one in ipairs(list) do
-    items[place] = one
-  end
-  for place = #list, 1, -1 do
-    list[place] = nil
-  end
-  for _, one in ipairs(items) do
-    Python.heappush(list, one)
+  for at = math.floor(#list / 2), 1, -1 do
+    sift(list, #list, at, list[at])
   end
 end
 

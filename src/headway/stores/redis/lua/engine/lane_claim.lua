@@ -29,6 +29,8 @@ function LaneClaim.new(cache, request, lane, after, expiring)
     last = true,
     again = false,
     opens_at = nil,
+    -- When each gate that lacks an amount opens by itself, false if unknown; by amount and gate.
+    opening = {},
     row = row,
     flows = nil,
     stopped = {},

@@ -149,12 +149,15 @@ end
 
 local function prefetch_shared(work, flows)
   -- Most flows use the same few gates, and a pool has many names: list each gate once.
-  local names, uses, known = {}, {}, {}
+  local names, uses, listed, known = {}, {}, {}, {}
   for _, flow in ipairs(flows) do
     if work.shared[flow] == nil then
       local key = Jobs.flow(flow)
       for _, name in ipairs(GateNames.implicit_gates(key.lane, key.tenant, key.kind)) do
-        names[#names + 1] = name
+        if not listed[name] then
+          listed[name] = true
+          names[#names + 1] = name
+        end
       end
       for _, use in ipairs(key.shared) do
         if not known[use.name] then
@@ -215,22 +218,32 @@ local function room(view, amount)
   return times
 end
 
--- Add the lane to the gates that shut a flow, to be woken when they have room. Return when all of
--- them are open again, if known for each.
+-- Return when a gate that lacks an amount opens, if known; the first time, add the lane to it, to be
+-- woken when it has room.
+local function opening_of(work, view, amount)
+  local place = amount .. ':' .. view.name
+  local known = work.opening[place]
+  if known == nil then
+    known = CachedGates.opens_at(work.cache, view, view.template, amount) or false
+    work.opening[place] = known
+    CachedGates.remember_lane(work.cache, view.name, view.template, work.lane)
+  end
+  return known or nil
+end
+
+-- Return when all gates that shut a flow are open again, if known for each.
 local function when_open(work, flow, order)
   local latest
   local is_known = true
   for _, one in ipairs(work.shared[flow].gates) do
     local view, amount = one[1], one[2]
     if not GateView.fits(view, amount, order) then
-      local template = view.template
-      local at = CachedGates.opens_at(work.cache, view, template, amount)
+      local at = opening_of(work, view, amount)
       if at == nil and view.reserved and GateView.fits(view, amount) then
         at = view.reserved.until_at
       end
       is_known = is_known and at ~= nil
       latest = at and math.max(at, latest or at) or latest
-      CachedGates.remember_lane(work.cache, view.name, template, work.lane)
     end
   end
   return is_known and latest or nil
@@ -333,7 +346,11 @@ local function skip_if_full(work, flow, known)
   hold(work, flow, {})
   work.stopped[flow] = true
   LaneFlows.begin_closed_period(flow)
-  CachedGates.remember_lane(work.cache, use.name, use.template, work.lane)
+  local place = use.amount .. ':' .. use.name
+  if work.opening[place] == nil then
+    work.opening[place] = false
+    CachedGates.remember_lane(work.cache, use.name, use.template, work.lane)
+  end
   return true
 end
 

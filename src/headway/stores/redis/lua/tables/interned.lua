@@ -6,16 +6,16 @@
 
 local Interned = {}
 
-local numbers_of, things_of = {}, {}
+local numbers_of, things_of = {}, { F = {}, P = {} }
 
 -- Return the value of a number, decoded once per script.
 --   letter: "F" for flows, "P" for policies.
 local function thing(letter, number, decode)
-  local place = letter .. Codec.n4(number)
-  local known = things_of[place]
+  local known = things_of[letter][number]
   if known == nil then
+    local place = letter .. Codec.n4(number)
     known = decode(cmsgpack.unpack(redis.call('HGET', Keys.numbers, place)))
-    things_of[place] = known
+    things_of[letter][number] = known
   end
   return known
 end
