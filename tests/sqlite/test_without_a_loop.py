@@ -13,9 +13,10 @@ from headway.contract.outcomes import SettleRequest, Succeeded, Verdict
 from headway.contract.views import StatsQuery
 from headway.core.errors import StoreUnavailable, UnknownGate
 from headway.core.gates.spec import GateUse
+from headway.stores.ledger.calls import deliver
 from headway.stores.sqlite import SqliteStore
 from headway.stores.sqlite.caches import WAKES
-from headway.stores.sqlite.call_queue import AnyCall
+from headway.stores.sqlite.call_queue import AnyCall, Call, CallQueue
 from tests.plain_jobs import LANE, job, jobs
 from tests.sqlite.rig import door_shut, drive, number, options
 
@@ -62,6 +63,29 @@ def test_concurrent_threads_share_commits(path: Path) -> None:
     assert drive(store.read(StatsQuery())).counts == {"waiting": 25}
     assert number(path, WAKES) - before <= 3
     drive(store.close())
+
+
+def test_call_that_a_caller_leaves_is_served_by_the_queues_thread() -> None:
+    """The thread was woken for it while the caller had it, found nothing, and sleeps again."""
+    first, own, left = (Call[None](lambda _: None) for _ in range(3))
+
+    def serve(may_wait: bool) -> bool:
+        taken = queue.take(9)
+        served = taken if may_wait else [own]
+        deliver(served)
+        queue.put_back([call for call in taken if call not in served])
+        return True
+
+    queue = CallQueue("of-a-test", serve, lambda: None)
+    queue.submit(first)
+    first.wait()
+    while not queue._idle:
+        threading.Event().wait(0.001)
+    queue._accept(left)
+    queue.serve_here(own)
+    assert left.done_lock is not None
+    assert left.done_lock.acquire(timeout=LIMIT)
+    queue.close()
 
 
 def test_caller_behind_a_stopped_process_is_refused_in_time(path: Path) -> None:

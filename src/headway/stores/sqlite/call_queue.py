@@ -209,6 +209,8 @@ class CallQueue:
         """Put calls that were not started back at the front of their queues."""
         for call in reversed(left):
             self._by_rank[call.rank].appendleft(call)
+        # While a caller served them, the thread may have found nothing to do.
+        self._wake()
 
     def give_up(self, before: float, error: StoreUnavailable) -> None:
         """Refuse calls that were not started.
