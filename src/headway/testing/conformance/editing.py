@@ -11,6 +11,7 @@ from headway.contract.outcomes import (
     HandedOver,
     KnownAs,
     NextStage,
+    Outcome,
     Returned,
     Succeeded,
     Verdict,
@@ -19,6 +20,7 @@ from headway.contract.signals import Decided, Signal, SignalKind, SignalResult
 from headway.core.cascade import Answer
 from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.gates.opening import Hours
+from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.gates.spec import GateUse
 from headway.core.job import DEFAULT_POLICY, FollowUp, NewJob
@@ -35,6 +37,7 @@ from headway.testing.jobs import use_of
 
 LINE = Slots("line", 1)
 PHONE = Slots("phone:{phone}", 1)
+ROOM = Slots("room:{room}", 1)
 OPEN = Hours("open:{tz}", "00:00-24:00", tz="{tz}")
 CHECK = (use_of(PHONE, phone="check"),)
 DIAL = (use_of(LINE), use_of(PHONE, phone="7"))
@@ -146,6 +149,24 @@ class StageGroup(ConformanceGroup):
         view = await rig.view(job.id)
         assert (view.state, view.stage, view.gates) == (State.WAITING, "check", gates)
         assert (await rig.worker.take_one()).stage == "check"
+
+    @pytest.mark.parametrize("key", ["sid", "own"], ids=["at hand-over", "known later"])
+    async def test_kept_signal_whose_stage_became_invalid_is_refused_and_stays_kept(
+        self, rig: Rig, key: str
+    ) -> None:
+        job = await dialled(rig, rig.worker)
+        await rig.declare(ROOM)
+        again = SignalFields(stage="check", gates=(use_of(ROOM, room="1"),))
+        await rig.signal("sid", Decided.RETRY, event="again", **again)
+        outcome: Outcome = HandedOver(job.id, 1, key=key, timeout_ms=60_000)
+        if key != "sid":
+            await rig.worker.report(outcome)
+            outcome = KnownAs(job.id, 1, key="sid")
+        # From now on, the stage's gate has the name of another one.
+        await rig.declare(Rate("room:1", 1, "1h"))
+        async with rig.refuses(InvalidValue):
+            await rig.worker.report(outcome)
+        assert (await rig.signal("sid", event="again")).answer is SignalResult.KEPT
 
     @pytest.mark.parametrize("key", ["unknown", "its own"])
     async def test_signal_to_keep_with_unknown_gates_is_refused(self, rig: Rig, key: str) -> None:

@@ -336,3 +336,17 @@ class RaceGroup(ConformanceGroup):
         assert held == len(runs)
         assert permits == sum(run.gated for run in runs)
         assert pages > 1
+
+    async def test_audit_is_read_to_its_end_whatever_characters_a_gates_name_has(
+        self, rig: Rig
+    ) -> None:
+        await rig.add_many(3, gates=(Slots("a\x1fb", 3),))
+        await rig.worker.take(3)
+        cursor: str | None = None
+        permits = 0
+        for _ in range(9):
+            page = await rig.store.read(AuditQuery(cursor=cursor, limit=1))
+            permits, cursor = permits + page.permits, page.cursor
+            if cursor is None:
+                break
+        assert (permits, cursor) == (3, None)

@@ -220,7 +220,7 @@ class _Audit:
             self._report(row.name, f"counts {row.used} permits out, but holders have {amount}")
 
     def _permits(self, after: str) -> str | None:
-        gate, _, job = after.partition("\x1f")
+        gate, _, job = after.rpartition("\x1f")  # a gate's name may contain it, too
         rows = self.ledger.permits.page((gate, job), max(1, self.left))
         jobs = self.ledger.jobs.load({one.job for one in rows})
         for one in rows:

@@ -35,9 +35,9 @@ local function add_gates(snapshot, after, limit)
 end
 
 local function add_permits(snapshot, after, limit)
-  local place = after:find('\031', 1, true)
-  local gate = place and after:sub(1, place - 1) or after
-  local rows = Permits.page({ gate, place and after:sub(place + 1) or '' }, limit)
+  -- The last one: a gate's name may contain it, too.
+  local gate, job = after:match('^(.*)\031(.*)$')
+  local rows = Permits.page({ gate or '', job or '' }, limit)
   Snapshot.jobs(snapshot, Jobs.in_order(Codec.fields(rows, 'job')))
   snapshot.reply.permit_page = rows
   return #rows

@@ -148,6 +148,11 @@ function Signals.kept(key)
   return events_of(places)
 end
 
+-- Return whether events are kept for a key.
+function Signals.has_kept(key)
+  return redis.call('ZLEXCOUNT', Keys.kept, Codec.prefix(name(key))) > 0
+end
+
 -- Return how many events are kept.
 function Signals.kept_count()
   return redis.call('ZCARD', Keys.stale)

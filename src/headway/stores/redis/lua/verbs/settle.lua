@@ -1,7 +1,8 @@
 -- Settle: write the outcomes of live runs, each checked separately.
 -- quick: quick.settle
 -- python: stores.ledger.verbs.settle._cut as =, contract.outcomes.Failed.line as .
--- needs: base.time, base.write, tables.counts, tables.jobs, tables.workers
+-- needs: base.codec, base.time, base.write, tables.counts, tables.jobs, tables.signals
+-- needs: tables.workers
 -- needs: engine.horizon, engine.step, rules.apply_signal, rules.job_limits, rules.moves
 -- needs: rules.outcomes, rules.state
 local Settle = {}
@@ -89,7 +90,7 @@ local function outcome_may_be_refused(outcome)
 end
 
 -- Return whether a key may be refused: it names another job, or several outcomes of this request
--- have it.
+-- have it; or an event that was kept for the run may be, whose stage may have become invalid.
 local function key_may_be_refused(step, outcome, keys)
   local key = outcome.key
   if key == nil then
@@ -98,7 +99,11 @@ local function key_may_be_refused(step, outcome, keys)
   local known = ApplySignal.known_run(step, key)
   local again = keys[key]
   keys[key] = true
-  return key == '' or again or (known ~= nil and known[1] ~= outcome.job)
+  return key == ''
+    or again
+    or (known ~= nil and known[1] ~= outcome.job)
+    or Signals.has_kept(key)
+    or Signals.has_kept(outcome.job .. ':' .. Codec.digits(outcome.run))
 end
 
 -- Load the jobs of outcomes, and start the journal if one may be refused, because others are
