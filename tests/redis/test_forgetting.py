@@ -17,7 +17,7 @@ from headway.core.gates.slots import Slots
 from headway.core.job import NewJob, derived_id
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import use_of
-from tests.redis.admin import new_url, opened
+from tests.redis.admin import admin, new_url, opened
 from tests.redis.harness import Snippets
 from tests.servers.redis import GivenRedis, RedisServer
 
@@ -106,6 +106,24 @@ async def test_forgotten_jobs_leave_only_their_counts(
     for _ in range(3):
         await store.sweep(1000)
     assert _held(namespace).keys() <= STAYS
+
+
+async def test_removal_of_jobs_does_not_read_their_long_values(
+    store: Store, clock: FakeClock, redis_server: RedisServer | GivenRedis
+) -> None:
+    async def reads(number: int, args: bytes) -> int:
+        job = _job(number, args=args, due_at=clock() + DAY_MS)
+        await store.enqueue([job])
+        await store.act(
+            ActRequest(request=str(number), verb=Verb.CANCEL, ids=(job.id,), author="ann")
+        )
+        clock.advance(30 * DAY_MS)
+        with admin(redis_server.url) as other:
+            before = other.info("commandstats")["cmdstat_hmget"]["calls"]
+            assert (await store.sweep(10)).removed == 1
+            return int(other.info("commandstats")["cmdstat_hmget"]["calls"]) - before
+
+    assert await reads(1, b"[1]") == await reads(2, b"[" + b"1," * 999 + b"1]")
 
 
 async def test_replies_to_operators_are_forgotten_as_new_ones_arrive(

@@ -78,8 +78,12 @@ class JobTable(Protocol):
         """
         ...
 
-    def remove(self, ids: Sequence[str]) -> None:
-        """Remove jobs with their runs, signal keys, events and dedupe keys."""
+    def remove(self, ids: Sequence[str]) -> list[tuple[str, State]]:
+        """Remove jobs with their runs, signal keys, events and dedupe keys.
+
+        Returns:
+            The lane and the state of each.
+        """
         ...
 
     def flows_waiting(self, lane: str, after: int, limit: int) -> list[int]:

@@ -105,7 +105,8 @@ class MemoryJobs:
         for row in rows:
             self._put(row.clone())
 
-    def remove(self, ids: Sequence[str]) -> None:
+    def remove(self, ids: Sequence[str]) -> list[tuple[str, State]]:
+        removed: list[tuple[str, State]] = []
         for one in ids:
             row = self._rows.pop(self._seqs.pop(one))
             self._file(row, None)
@@ -114,6 +115,8 @@ class MemoryJobs:
             self._signals.forget_job(one)
             if row.key is not None:
                 self._keys.forget(row.tenant, row.key, one)
+            removed.append((row.lane, row.state))
+        return removed
 
     def _bring_back(self, row: JobRow) -> None:
         self._rows[row.seq] = row

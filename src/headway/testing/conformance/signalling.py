@@ -321,6 +321,17 @@ class SignalGroup(ConformanceGroup):
             await rig.worker.take_and_report(HandedOver, key=key, timeout_ms=9_000)
         assert await rig.states(*jobs) == [State.SUCCEEDED] * 2
 
+    async def test_sweep_asks_for_another_while_events_kept_too_long_may_be_left(
+        self, rig: Rig
+    ) -> None:
+        for event in ("a", "b", "c"):
+            await rig.signal("call-1", event=event)
+        rig.clock.advance(HOUR_MS)
+        assert [(await rig.store.sweep(2)).again for _ in range(2)] == [True, False]
+        await rig.add()
+        await rig.worker.take_and_report(HandedOver, key="call-1", timeout_ms=9_000)
+        assert await rig.total("signals") == 0
+
     async def test_each_kept_event_is_applied_once_as_runs_take_its_key(self, rig: Rig) -> None:
         jobs = await rig.add_many(4)
         await rig.signal("call-1", Decided.DEAD)

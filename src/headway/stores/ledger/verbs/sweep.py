@@ -37,7 +37,7 @@ def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepRe
     extend_short(step.cache, n)
     step.flush()
     all_workers = ledger.workers.all()
-    removed = _remove_old(ledger, n, all_workers)
+    removed, events = _remove_old(ledger, n, all_workers)
     lines = _remove_old_lines(ledger, n, ledger.now - keep_trail_ms)
     leases = [one.lease_until for one in all_workers if not one.lapsed]
     return SweepReply(
@@ -50,7 +50,7 @@ def sweep(ledger: Ledger, n: int, keep_trail_ms: int = TRAIL_KEPT_MS) -> SweepRe
         removed=removed + lines,
         next_at=_next_at(ledger, leases),
         # A duty that reached its limit may have left some work.
-        again=n in {workers, held, expired, deadlines, timers, removed, lines},
+        again=n in {workers, held, expired, deadlines, timers, removed, events, lines},
         workers=len(leases),
     )
 
@@ -132,13 +132,11 @@ def meet_deadline(step: Step, row: JobRow) -> None:
         step.end(row, State.DEAD, "deadline", reason="deadline", error="no signal came in time")
 
 
-def _remove_old(ledger: Ledger, n: int, workers: Iterable[WorkerRow]) -> int:
-    """Remove jobs, signals and workers after their retention, and return the number of jobs."""
+def _remove_old(ledger: Ledger, n: int, workers: Iterable[WorkerRow]) -> tuple[int, int]:
+    """Remove jobs, events and workers after their retention; return how many jobs and events."""
     ids = ledger.jobs.purgeable(n)
-    if ids:
-        for row in ledger.jobs.load(ids).values():
-            ledger.counts.move(row.lane, row.state, None)
-        ledger.jobs.remove(ids)
+    for lane, state in ledger.jobs.remove(ids):
+        ledger.counts.move(lane, state, None)
     stale = ledger.signals.stale(n)
     if stale:
         ledger.signals.drop(stale)
@@ -146,7 +144,7 @@ def _remove_old(ledger: Ledger, n: int, workers: Iterable[WorkerRow]) -> int:
     gone = [one.id for one in workers if one.lapsed and one.seen_at < before]
     if gone:
         ledger.workers.remove(gone)
-    return len(ids)
+    return len(ids), len(stale)
 
 
 def _remove_old_lines(ledger: Ledger, n: int, before_at: int) -> int:

@@ -80,7 +80,9 @@ ARRIVED = Select(
     f"SELECT {COLUMNS} FROM @job WHERE seq > $1 ORDER BY seq LIMIT $2",  # noqa: S608  (names only)
     ANY_JOB,
 )
-SEQS = Select("SELECT seq, id::text, key, flow FROM @job AS job WHERE job.id = ANY ($1)", ANY_JOB)
+SEQS = Select(
+    "SELECT seq, id::text, key, flow, state FROM @job AS job WHERE job.id = ANY ($1)", ANY_JOB
+)
 REMOVE = Write("DELETE FROM @job WHERE seq = ANY ($1)", ANY_JOB)
 REMOVE_RUNS = Write("DELETE FROM @run WHERE job = ANY ($1)", of("run"))
 REMOVE_KNOWN = Write("DELETE FROM @known WHERE job = ANY ($1)", of("known"))

@@ -145,15 +145,15 @@ class PostgresJobs(SqlJobs[Session]):
                     if gate is not None:
                         self._session.cache.parked.forget(gate)
 
-    def remove(self, ids: Sequence[str]) -> None:
+    def remove(self, ids: Sequence[str]) -> list[tuple[str, State]]:
         session, named = self._session, ids_of(ids)
         found = session.select(sql.SEQS, named) if named else []
         if not found:
-            return
+            return []
         flow = session.flows.value
         keys = {
             digest(flow(number).tenant.encode(), key.encode()): one
-            for _, one, key, number in found
+            for _, one, key, number, _ in found
             if key is not None
         }
         gone = Numbers(row[0] for row in found)
@@ -165,6 +165,7 @@ class PostgresJobs(SqlJobs[Session]):
         session.write(sql.REMOVE, gone)
         if keys:
             session.write(sql.REMOVE_KEYS, Blobs(keys), Ids(keys.values()))
+        return [(flow(number).lane, STATES[state]) for *_, number, state in found]
 
     def add_runs(self, rows: Sequence[RunRow]) -> None:
         if not rows:

@@ -29,7 +29,7 @@ KNOWN = "SELECT id FROM job INDEXED BY job_id WHERE id IN carray(?)"
 KNOWN_ONE = "SELECT id FROM job INDEXED BY job_id WHERE id = ?"
 LOAD = f"SELECT {COLUMNS} FROM job INDEXED BY job_id WHERE id IN carray(?)"  # noqa: S608  (names only)
 ARRIVED = f"SELECT {COLUMNS} FROM job WHERE seq > ? ORDER BY seq LIMIT ?"  # noqa: S608  (names only)
-SEQS = "SELECT seq, id, key, flow FROM job INDEXED BY job_id WHERE id IN carray(?)"
+SEQS = "SELECT seq, id, key, flow, state FROM job INDEXED BY job_id WHERE id IN carray(?)"
 REMOVE = "DELETE FROM job WHERE seq IN carray(?)"
 REMOVE_RUNS = "DELETE FROM run WHERE job IN carray(?)"
 REMOVE_KNOWN = "DELETE FROM known INDEXED BY known_job WHERE job IN carray(?)"

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from headway.core.check import is_job_id
 from headway.core.flow import Head, Order
-from headway.core.state import QUEUED
+from headway.core.state import QUEUED, State
 from headway.stores.ledger.columns import STATES, read_heads, read_job
 from headway.stores.ledger.packing import decoder, encode, encode_cascade, encode_some
 from headway.stores.ledger.rows import (
@@ -85,15 +85,15 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
         self._session.none_parked.difference_update(row.parked_at or "" for row in rows)
         self._db.executemany(sql.SAVE, [(*saved_values(row, word), row.seq) for row in rows])
 
-    def remove(self, ids: Sequence[str]) -> None:
+    def remove(self, ids: Sequence[str]) -> list[tuple[str, State]]:
         if not ids:
-            return
+            return []
         db, named = self._db, text_list(ids)
         found = db.execute(sql.SEQS, (named,)).fetchall()
         if not found:
-            return
-        tenant = self._session.flows.value
-        keys = [(tenant(flow).tenant, key, one) for _, one, key, flow in found if key is not None]
+            return []
+        flow = self._session.flows.value
+        keys = [(flow(no).tenant, key, one) for _, one, key, no, _ in found if key is not None]
         gone = number_list([row[0] for row in found])
         kept = db.execute(sql.COUNT_EVENTS, (named,)).get
         if kept:
@@ -103,6 +103,7 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
         db.execute(sql.REMOVE_RUNS, (gone,))
         db.execute(sql.REMOVE, (gone,))
         db.executemany(sql.REMOVE_KEY, keys)
+        return [(flow(no).lane, STATES[state]) for *_, no, state in found]
 
     def add_runs(self, rows: Sequence[RunRow]) -> None:
         self._db.executemany(sql.ADD_RUN, [(row.job, row.run, encode(row)) for row in rows])
@@ -111,7 +112,7 @@ class SqliteJobs(SqliteTable, SqlJobs[Session]):
         if not ids:
             return {}
         found: dict[str, list[RunRow]] = {}
-        for seq, one, _, _ in self._db.execute(sql.SEQS, (text_list(ids),)).fetchall():
+        for seq, one, *_ in self._db.execute(sql.SEQS, (text_list(ids),)).fetchall():
             runs = [_decode_run(body) for (body,) in self._db.execute(sql.RUNS, (seq,))]
             if runs:
                 found[one] = runs

@@ -24,6 +24,12 @@ function Write.begin()
   journal = journal or {}
 end
 
+-- End the journal: nothing is refused from here on. Its reading of old values would cost more than
+-- the removal of many jobs.
+function Write.end_journal()
+  journal = nil
+end
+
 local last = nil
 
 -- Call a function when the verb is done and not refused, so that frequent changes which may wait

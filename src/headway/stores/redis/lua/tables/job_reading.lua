@@ -114,7 +114,7 @@ function JobReading.unpack(raw, id)
   return row, letters
 end
 
--- Unpack the fields by which a row is filed.
+-- Unpack the fields by which a row is filed, and its key.
 function JobReading.filed(raw, id)
   local state, flags, flow, priority, due, seq, _, _, run, _, _, _, _, _, purge, _, worker =
     unpack_bytes(JobRecord.HEAD, raw)
@@ -140,6 +140,7 @@ function JobReading.filed(raw, id)
     purge_at = purge ~= NONE and purge or nil,
     entry = rest.entry,
     fired_at = rest.fired_at,
+    key = rest.key,
   }
 end
 

@@ -118,14 +118,14 @@ local function run_fields(row)
   return fields
 end
 
--- Delete jobs with their runs, known keys, events and deduplication keys.
+-- Delete jobs, each once, with their runs, known keys, events and deduplication keys. Their long
+-- values are not read: together they may be hundreds of megabytes.
 function Jobs.remove(ids)
-  local rows = JobRows.load(ids)
+  local raws = JobRows.read(ids)
   local gone, removed, fields, filed = {}, {}, {}, Filing.batch()
   for _, id in ipairs(ids) do
-    local row = rows[id]
-    if row then
-      rows[id] = nil
+    if raws[id] then
+      local row = JobReading.filed(raws[id], id)
       gone[#gone + 1], removed[#removed + 1] = row, id
       local found, scores = JobFiling.of(row)
       JobFiling.move(filed, found, scores, row.flow, nil)

@@ -24,7 +24,7 @@ local function check_workers()
   return live, first
 end
 
--- Delete jobs and events past their retention. Return how many jobs.
+-- Delete jobs and events past their retention. Return how many of each.
 local function forget(n)
   local ids = Jobs.purgeable(n)
   if #ids > 0 then
@@ -37,7 +37,7 @@ local function forget(n)
   if #stale > 0 then
     Signals.drop(stale)
   end
-  return #ids
+  return #ids, #stale
 end
 
 -- Delete lines of the trail that are older than a time. Return how many.
@@ -105,7 +105,9 @@ function Chores.sweep(request)
   local timers, fed = unpack(Feeding.run_timers(step.cache, n))
   Horizon.extend_short(step.cache, n)
   Step.flush(step)
-  local removed, lines = forget(n), forget_trail(n, Time.now - request.keep_trail_ms)
+  Write.end_journal()
+  local removed, events = forget(n)
+  local lines = forget_trail(n, Time.now - request.keep_trail_ms)
   local live, first_lapse = check_workers()
   return {
     lost = lost,
@@ -122,7 +124,7 @@ function Chores.sweep(request)
       Gates.next_timer()
     ),
     again = workers == n or held == n or expired == n or late == n or timers == n
-      or removed == n or lines == n,
+      or removed == n or events == n or lines == n,
     workers = live,
   }
 end
