@@ -19,7 +19,6 @@ from headway.core.naming import (
 def test_hint_names_the_nearest_known_name_or_all_of_them() -> None:
     known = {"calls": 1, "lanes": 2}
     assert did_you_mean("cals", known) == "did you mean calls?"
-    assert did_you_mean("cals", known, before="lane:") == "did you mean lane:calls?"
     assert did_you_mean("x", known) == ""
     assert did_you_mean("x", known, "there are calls, lanes") == "there are calls, lanes"
     assert did_you_mean("jobs", ["jobs2", "job"], most=2) == "did you mean jobs2 or job?"

@@ -186,19 +186,16 @@ def counted(number: int | str, one: str, many: str = "") -> str:
     return f"{number} {one if str(number) == '1' else many or f'{one}s'}"
 
 
-def did_you_mean(
-    name: str, known: Iterable[str], otherwise: str = "", *, before: str = "", most: int = 1
-) -> str:
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "", *, most: int = 1) -> str:
     """Return a hint for an unknown name, such as "did you mean calls?".
 
     Args:
         otherwise: the hint if no known name is similar.
-        before: prefix of each suggestion.
         most: maximum number of suggestions.
     """
     # Comparing long texts is slow, and the name may come from a request.
     near = get_close_matches(name[:MAX_NAME], list(known), n=most)
-    return f"did you mean {' or '.join(before + one for one in near)}?" if near else otherwise
+    return f"did you mean {' or '.join(near)}?" if near else otherwise
 
 
 def whole_number(text: str, digits: int = 9) -> int | None:

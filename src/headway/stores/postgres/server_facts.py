@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from headway.core.errors import SchemaMismatch
 from headway.stores.postgres.connection import plain_connection
 from headway.stores.postgres.options import PostgresOptions
-from headway.stores.postgres.schema import Version, migrate_schema, version_of
+from headway.stores.postgres.schema import migrate_schema
 from headway.stores.postgres.timing import system_clock
 
 SETTINGS = (
@@ -91,7 +90,6 @@ class ServerFacts:
             duration.
         settings: those of `SETTINGS` that this version has.
         connections: open client connections of all databases.
-        schema: the namespace's schema; None if the name belongs to another program.
         missing: privileges that the role lacks, by object.
         holders: the longest open transactions, longest first.
         idle_slots: replication slots without a client, which keep dead rows.
@@ -106,7 +104,6 @@ class ServerFacts:
     offset_ms: int
     settings: Mapping[str, str]
     connections: int
-    schema: Version | None
     missing: Mapping[str, tuple[str, ...]]
     holders: tuple[Holder, ...]
     idle_slots: tuple[str, ...]
@@ -142,12 +139,6 @@ def _ask(db: psycopg.Connection[tuple[Any, ...]], options: PostgresOptions) -> S
     row = db.execute(_BACKEND).fetchone()
     answered_at = system_clock()
     version, text, pid, role, standby, server_at = row or (0, "", 0, "", False, answered_at)
-    try:
-        schema = version_of(db, options)
-    except SchemaMismatch:
-        schema = None
-    except psycopg.errors.InsufficientPrivilege:
-        schema = Version(number=0, oldest_program=0)
     dead = db.execute(_DEAD, (options.namespace,)).fetchone()
     return ServerFacts(
         version=version,
@@ -158,7 +149,6 @@ def _ask(db: psycopg.Connection[tuple[Any, ...]], options: PostgresOptions) -> S
         offset_ms=_offset(server_at, asked_at, answered_at),
         settings=dict(db.execute(_SETTINGS, (list(SETTINGS),)).fetchall()),
         connections=db.execute(_CONNECTIONS).fetchall()[0][0],
-        schema=schema,
         missing=_missing(db, options),
         holders=tuple(Holder(who, since) for who, since in db.execute(_HOLDERS).fetchall()),
         idle_slots=tuple(slot for (slot,) in db.execute(_SLOTS).fetchall()),

@@ -229,7 +229,7 @@ def _succeeded(step: Step, row: JobRow, outcome: Succeeded) -> Verdict:
     if row.state is State.AWAITING:
         # After a hand-over only a signal settles; a return is only recorded.
         return _returned(step, row, Returned(outcome.job, outcome.run))
-    check_size("the result", outcome.result)
+    check_result(outcome.result)
     step.end(row, State.SUCCEEDED, "succeeded", result=outcome.result)
     return Verdict.DONE
 
@@ -373,14 +373,14 @@ _APPLY: dict[type[Outcome], Callable[..., Verdict]] = {
 }
 
 
-def check_size(what: str, data: bytes | None) -> None:
+def check_result(result: bytes | None) -> None:
     """Check the size of a result.
 
     Raises:
         PayloadTooLarge: it is too large.
     """
-    if data is not None and len(data) > MAX_RESULT:
-        message = f"{what} has {len(data)} bytes"
+    if result is not None and len(result) > MAX_RESULT:
+        message = f"the result has {len(result)} bytes"
         raise PayloadTooLarge(message, hint=f"at most {MAX_RESULT}; keep it elsewhere")
 
 

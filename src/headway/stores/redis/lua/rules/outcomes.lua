@@ -49,7 +49,7 @@ function Outcomes.succeeded(step, row, outcome)
     -- After a hand-over only a signal settles; a return is only recorded.
     return Outcomes.returned(step, row, { job = outcome.job, run = outcome.run, then_ = {}, close = {}, error = '' })
   end
-  Outcomes.check_size('the result', outcome.result)
+  Outcomes.check_result(outcome.result)
   Moves.end_(step, row, 'succeeded', 'succeeded', '', '', outcome.result)
   return 'done'
 end
@@ -189,9 +189,9 @@ function Outcomes.gave_back(step, row, outcome)
 end
 
 -- Check the size of a result.
-function Outcomes.check_size(what, data)
-  if data ~= nil and #data > Outcomes.MAX_RESULT then
-    local message = what .. ' has ' .. Codec.digits(#data) .. ' bytes'
+function Outcomes.check_result(result)
+  if result ~= nil and #result > Outcomes.MAX_RESULT then
+    local message = 'the result has ' .. Codec.digits(#result) .. ' bytes'
     Run.refuse('PayloadTooLarge', message, 'at most ' .. Codec.digits(Outcomes.MAX_RESULT) .. '; keep it elsewhere')
   end
 end
