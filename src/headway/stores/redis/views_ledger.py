@@ -319,7 +319,7 @@ class _Starts:
 class _Lanes:
     def __init__(self, reply: _Record) -> None:
         self._rows = {one["name"]: _lane_row(one) for one in listed(reply, "lanes")}
-        self._names = listed(reply, "lane_names")
+        self._names = sorted(listed(reply, "lane_names"))
         self._starts = {name: dict(starts) for name, starts in listed(reply, "tenant_starts")}
 
     def names(self) -> list[str]:
@@ -376,7 +376,7 @@ class _Workers:
         self._rows = {one["id"]: _row(WorkerRow, one) for one in listed(reply, "workers")}
 
     def all(self) -> list[WorkerRow]:
-        return list(self._rows.values())
+        return [self._rows[name] for name in sorted(self._rows)]
 
     def load(self, worker: str) -> WorkerRow | None:
         return self._rows.get(worker)
@@ -390,7 +390,7 @@ class _Entries:
         return self._rows.get(name)
 
     def all(self) -> list[EntryRow]:
-        return list(self._rows.values())
+        return [self._rows[name] for name in sorted(self._rows)]
 
 
 class _Tokens:

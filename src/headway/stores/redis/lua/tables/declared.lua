@@ -2,7 +2,7 @@
 -- python: stores.ledger.tables.EntryTable, stores.ledger.tables.EntryTable.load as entry
 -- python: stores.ledger.tables.EntryTable.save as save_entry
 -- python: stores.ledger.verbs.define._same_schedule
--- needs: base.keys, base.codec, base.write, base.python
+-- needs: base.keys, base.write, base.python
 
 local Declared = {}
 
@@ -25,13 +25,9 @@ function Declared.entry(name)
   return load_all({ name })[1]
 end
 
--- Return the entries with these names, or all by name; including removed ones.
+-- Return the entries with these names, or all in any order; including removed ones.
 function Declared.entries(names)
-  if names == nil then
-    names = redis.call('HKEYS', Keys.entries)
-    table.sort(names, Codec.less)
-  end
-  return load_all(names)
+  return load_all(names or redis.call('HKEYS', Keys.entries))
 end
 
 -- Return whether two specs of entries have the same schedule, which is one of three fields.

@@ -43,11 +43,9 @@ function Lanes.save(row)
   Write.put(Keys.lanes, row.name, encode(row))
 end
 
--- Return the names of all lanes, sorted.
+-- Return the names of all lanes, in any order: the client sorts faster, and holds up no other call.
 function Lanes.names()
-  local names = redis.call('HKEYS', Keys.lanes)
-  table.sort(names, Codec.less)
-  return names
+  return redis.call('HKEYS', Keys.lanes)
 end
 
 -- Return the fields of tenants in a lane.

@@ -1,6 +1,6 @@
 -- The table of workers and their leases.
 -- python: stores.ledger.tables.WorkerTable
--- needs: base.keys, base.codec, base.write, base.time
+-- needs: base.keys, base.write, base.time
 
 local Workers = {}
 
@@ -69,9 +69,7 @@ function Workers.lapsed(limit)
   return load_all(redis.call('ZRANGEBYSCORE', Keys.leases, '-inf', Time.now, 'LIMIT', 0, limit))
 end
 
--- Return all workers, by id.
+-- Return all workers, in any order.
 function Workers.all()
-  local ids = redis.call('HKEYS', Keys.workers)
-  table.sort(ids, Codec.less)
-  return load_all(ids)
+  return load_all(redis.call('HKEYS', Keys.workers))
 end
