@@ -9,6 +9,9 @@ from functools import lru_cache
 from itertools import accumulate
 from math import gcd
 
+MAX_WEIGHT = 10_000
+"""Maximum weight of a tenant: a start counts in whole millionths, at least 100 of them."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Fairness:
@@ -52,7 +55,8 @@ class Fairness:
 
     def count(self, tenant: str) -> None:
         """Count a start of the tenant."""
-        step = 1_000_000 // self.weights.get(tenant, 1)
+        # At least 1, because earlier versions accepted larger weights.
+        step = max(1, 1_000_000 // self.weights.get(tenant, 1))
         if self.before is None:
             self.before, self.step = self._least(set(self.ready.values())), step
         self.step = min(self.step, step)

@@ -21,6 +21,7 @@ from headway.contract.definitions import (
 from headway.contract.store import Store
 from headway.core.duration import check_duration
 from headway.core.errors import InvalidValue
+from headway.core.fairness import MAX_WEIGHT
 from headway.core.gates.spec import GateSpec, check_count
 from headway.core.instant import parse_instant
 from headway.core.job import NewJob, derived_id
@@ -87,7 +88,7 @@ def read_lane(name: str, options: LaneOptions) -> LaneSpec:
         weights=tuple(
             (
                 check_name("tenant", tenant, empty=True),
-                check_count(f"the weight of {tenant!r}", n, least=1),
+                check_count(f"the weight of {tenant!r}", n, least=1, most=MAX_WEIGHT),
             )
             for tenant, n in weights.items()
         ),

@@ -148,8 +148,8 @@ class GateUse:
     zone: str | None = None
 
 
-def check_count(what: str, value: object, *, least: int) -> int:
-    """Validate a whole number from `least` to 2147483647, and return it.
+def check_count(what: str, value: object, *, least: int, most: int = MAX_CAPACITY) -> int:
+    """Validate a whole number from `least` to `most`, and return it.
 
     Raises:
         InvalidValue: the value is not such a number.
@@ -157,9 +157,9 @@ def check_count(what: str, value: object, *, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         message = f"{what} must be a whole number, not {value!r}"
         raise InvalidValue(message)
-    if not least <= value <= MAX_CAPACITY:
+    if not least <= value <= most:
         message = f"{what} is {value}"
-        raise InvalidValue(message, hint=f"from {least} to {MAX_CAPACITY}")
+        raise InvalidValue(message, hint=f"from {least} to {most}")
     return value
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field, model_validator
 
 from headway.contract.definitions import EntrySpec, LaneSpec, SetGate
+from headway.core.fairness import MAX_WEIGHT
 from headway.core.gates.opening import Hours
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
@@ -207,7 +208,9 @@ class LaneBody(Body):
     fair: Literal["tenant"] | None = Field(
         default=None, description="`tenant` shares starts between tenants."
     )
-    weights: Annotated[dict[TenantName, Positive], max_fields(MOST_WEIGHTS)] = Field(
+    weights: Annotated[
+        dict[TenantName, Annotated[int, Field(ge=1, le=MAX_WEIGHT)]], max_fields(MOST_WEIGHTS)
+    ] = Field(
         default={},
         max_length=MOST_WEIGHTS,
         description="Weights of tenants in a fair lane (default: 1).",

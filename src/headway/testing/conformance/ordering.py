@@ -290,6 +290,14 @@ class FairnessGroup(ConformanceGroup):
         assert abs(got["beta"] - 20) <= 1
         assert abs(got["core"] - 10) <= 1
 
+    async def test_tenant_whose_weight_is_above_the_limit_does_not_starve_the_others(
+        self, rig: Rig
+    ) -> None:
+        worker = await fair_lane(rig, acme=4_000_000, beta=2_000_000)
+        for tenant in ("acme", "beta"):
+            await rig.add_many(20, tenant=tenant)
+        assert shares(await one_by_one(worker, 20))["beta"] >= 6
+
     async def test_priority_goes_before_fairness(self, rig: Rig) -> None:
         worker = await fair_lane(rig)
         urgent = await rig.add_many(10, tenant="acme", priority=1)

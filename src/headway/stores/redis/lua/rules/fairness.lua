@@ -20,7 +20,8 @@ end
 
 -- Count a start of the tenant.
 function Fairness.count(self, tenant)
-  local step = math.floor(1000000 / (self.weights[tenant] or 1))
+  -- At least 1, because earlier versions accepted larger weights.
+  local step = math.max(1, math.floor(1000000 / (self.weights[tenant] or 1)))
   if self.before == nil then
     self.before, self.step = Fairness.least(self, Python.values(self.ready)), step
   end
