@@ -167,6 +167,26 @@ async def test_settlement_of_plain_jobs_detects_a_restored_store(
     assert place.sql("SELECT n FROM @number WHERE key = -13") == [(1,)]
 
 
+async def test_enqueue_on_an_open_connection_detects_a_restored_store(
+    place: Place, clock: FakeClock
+) -> None:
+    store = place.open(clock)
+    for number in (1, 2):
+        clock.advance(10_000)
+        await store.enqueue([job(number)])
+    # As if a pooler had moved the connection to a server that lacks the last ten seconds.
+    place.sql("UPDATE @number SET n = n - 10000 WHERE key = -1")
+    clock.advance(10_000)
+    await store.enqueue([job(3)])
+    assert place.sql("SELECT n FROM @number WHERE key = -13") == [(1,)]
+    # Once it is known, enqueues take one trip again.
+    link = store._enqueues._steps.session.link
+    trips = link.trips
+    for number in (4, 5):
+        await store.enqueue([job(number)])
+    assert link.trips == trips + 2
+
+
 async def test_high_water_mark_raised_by_an_enqueue_is_not_lowered_by_an_exclusive_step(
     place: Place, clock: FakeClock
 ) -> None:

@@ -107,6 +107,27 @@ async def test_finding_of_one_process_stops_all_though_time_passed(
     assert len((await claim(stranger, worker="w2", n=9)).jobs) == 3
 
 
+async def test_process_that_only_sends_detects_that_its_jobs_were_lost(
+    site: AnySite, clock: FakeClock
+) -> None:
+    store = site.open()
+    await store.enqueue([job(0)])
+    store = await site.back_up(store)
+    for number in (1, 2):
+        clock.advance(10_000)
+        await store.enqueue([job(number)])
+    site.restore()
+    site.check(store)
+    # After this the store's time is later than all that was seen.
+    clock.advance(10_000)
+    for number in (3, 4):
+        assert (await store.enqueue([job(number)]))[0].created
+    stranger = site.open()
+    assert await count(stranger, "waiting") == 3
+    with pytest.raises(StoreChanged):
+        await claim(stranger)
+
+
 async def test_another_store_in_its_place_stops_claims(site: AnySite, clock: FakeClock) -> None:
     other = site.another()
     stranger = other.open()

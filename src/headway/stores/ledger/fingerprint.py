@@ -99,6 +99,13 @@ class FingerprintWatch:
                 before_at = (known.epoch, known.high_water)
                 self.known = found if (found.epoch, found.high_water) > before_at else known
 
+    def raised(self, identity: int | str, epoch: int, high_water: int) -> None:
+        """Record that a step in this state of the store has raised its high-water mark."""
+        with self._lock:
+            known = self.known
+            if known is not None and (known.identity, known.epoch) == (identity, epoch):
+                self.known = known._replace(high_water=max(known.high_water, high_water))
+
     def suspect(self, found: StoreFingerprint, before: StoreFingerprint | None) -> None:
         """Record that the store was replaced or restored, until a later epoch starts."""
         with self._lock:

@@ -168,7 +168,7 @@ class Enqueues:
 
     def read_identity(self) -> tuple[None, Done]:
         """Read the store's identity."""
-        return self._steps.run(Mode.INSERT, lambda _: None)
+        return self._steps.run(Mode.READ, lambda _: None)
 
 
 def _share_out(replies: Replies, calls: Sequence[AnyCall]) -> None:

@@ -84,9 +84,10 @@ FROM (
         AND coalesce((SELECT n FROM fact WHERE key = {LANES}), 0) = $4::bigint
         AND (SELECT n FROM fact WHERE key = {IDENTITY}) = $5::bigint
         AND (SELECT n FROM fact WHERE key = {EPOCH}) = $6::bigint
+        AND coalesce((SELECT n FROM fact WHERE key = {HIGH_WATER}), 0) >= $7::bigint
         AND greatest(
-            (SELECT n FROM fact WHERE key = {HIGH_WATER}), coalesce($7::bigint, {CLOCK})
-        ) - $8::bigint < 2000
+            (SELECT n FROM fact WHERE key = {HIGH_WATER}), coalesce($8::bigint, {CLOCK})
+        ) - $9::bigint < 2000
     )::int AS fits) AS guard
 WHERE fits = 1 AND {_BRIEF_WAIT} <> '' RETURNING {CLOCK}
 """  # noqa: S608  (constants only)

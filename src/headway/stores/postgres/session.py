@@ -121,6 +121,7 @@ class Session:
         self.waits_briefly = self.behind = self.defined = self.wrote_exclusively = False
         self.queued: list[tuple[int, int, int, int]] = []
         self._wrote = self._sent_guard = False
+        self._raised_to = 0
         self._facts: dict[int, int] = {}
         self._changed: dict[int, int] = {}
         self._counts: dict[int, int] = {}
@@ -421,8 +422,8 @@ class Session:
         watch, found = self.shared.watch, self._fingerprint()
         if watch.may_follow(found, before):
             watch.accept(found, before)
-        elif self.mode is Mode.WHOLE:
-            # The step checked itself, and is already committed.
+        elif self.mode is Mode.WHOLE or (self.mode is Mode.INSERT and watch.reason):
+            # The step checked itself, and is already committed; or it may add jobs nevertheless.
             return
         elif self.mode is not Mode.EXCLUSIVE:
             raise NeedsMore
@@ -491,6 +492,8 @@ class Session:
                 shared.marks.rise(lane, flow, floors, started, self.lowered)
             shared.high_water = self.number(HIGH_WATER)
             shared.watch.accept(self._fingerprint(), None)
+        if self._raised_to:
+            shared.watch.raised(self.number(IDENTITY), self.number(EPOCH), self._raised_to)
         for job in self.queued:
             # After the commit: a claim that reads later does so from the lowered mark, and one that
             # has read before raises none.
@@ -509,7 +512,7 @@ class Session:
         shared = self.shared
         if self._wrote and self._terms.beside and self.now > shared.high_water + LAG_MS:
             # Only rarely, because an exclusive step waits for the step that writes it.
-            shared.high_water = self.now
+            shared.high_water = self._raised_to = self.now
             batch.append((RAISE_HIGH_WATER, (self.now,)))
         batch = self._guarded(batch)
         if counts := self._taken_counts():
@@ -543,9 +546,12 @@ class Session:
         return counts
 
     def _assumptions(self) -> tuple[int | None, ...]:
-        clock, facts = self.shared.time.clock, self._facts
+        clock, watch, facts = self.shared.time.clock, self.shared.watch, self._facts
         at = clock() if clock is not None else None
-        return facts[DEFINITIONS], facts[LANES], facts[IDENTITY], facts[EPOCH], at, self.now
+        # Jobs may be added to a store that is already known to be older.
+        least = watch.known.high_water if watch.known is not None and not watch.reason else 0
+        store = (facts[DEFINITIONS], facts[LANES], facts[IDENTITY], facts[EPOCH])
+        return *store, least, at, self.now
 
     def rollback(self) -> None:
         """Roll the step back."""

@@ -68,7 +68,7 @@ TERMS: dict[Mode, Terms] = {
     Mode.SHARED: Terms(_BEGIN, _SHARED, "COMMIT", checked=True),
     Mode.BEAT: Terms(_BEGIN, end="COMMIT", checked=True, beside=True),
     Mode.READ: Terms(_SNAPSHOT, end="COMMIT"),
-    Mode.INSERT: Terms(_BEGIN, end="COMMIT", beside=True),
+    Mode.INSERT: Terms(_BEGIN, end="COMMIT", checked=True, beside=True),
     Mode.PEEK: Terms(checked=True, marked=True),
     Mode.READ_OR_ABORT: Terms(_SNAPSHOT, end="COMMIT", checked=True, marked=True),
     Mode.WHOLE: Terms(lock=_SHARED, checked=True, marked=True),
