@@ -228,17 +228,21 @@ class Registry:
         return link.run([(text, bound)])[0]
 
     def forget(self) -> None:
-        """Forget everything: a new connection may lead to another store."""
+        """Forget everything, and hang up: a new connection may lead to another store."""
         with self._lock:
             for one in (self.flows, self.policies, self.lanes, self.words):
                 one.forget()
+            self._drop()
 
     def close(self, limit: float) -> None:
         """Close its connection, unless a read on it lasts longer than this many seconds."""
         if self._lock.acquire(timeout=limit):
             try:
-                if self._link is not None:
-                    self._link.close()
-                    self._link = None
+                self._drop()
             finally:
                 self._lock.release()
+
+    def _drop(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
