@@ -139,6 +139,7 @@ def test_error_of_a_statement_says_what_to_do(url: str, query: str, kind: type, 
         ("57014", StoreUnavailable, "statement_timeout is too short"),
         ("25P03", StoreUnavailable, "idle_in_transaction_session_timeout is too short"),
         ("25P04", StoreUnavailable, "transaction_timeout is shorter"),
+        ("08P01", StoreUnavailable, "the pooler's server is down, or its limits are too small"),
     ],
 )
 def test_state_reported_by_a_server_says_what_to_do(url: str, state: str, kind: type, part: str):
@@ -182,6 +183,25 @@ def test_read_only_server_names_the_option_that_finds_the_primary(url: str):
     told = _explained(url, "SET default_transaction_read_only = on", "CREATE TABLE t (n int)")
     assert isinstance(told, StoreReadOnly)
     assert "target_session_attrs=read-write" in told.hint
+
+
+def test_hosts_that_are_all_read_only_are_reported_as_read_only(url: str):
+    with psycopg.connect(url, autocommit=True) as db:
+        name = sql.Identifier(db.info.dbname)
+        read_only = sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on")
+        db.execute(read_only.format(name))
+    standby = f"{url}?target_session_attrs=read-write"
+    told = explain(_raised(lambda: psycopg.connect(standby)), parse_url(standby))
+    assert isinstance(told, StoreReadOnly)
+    assert "until one is promoted" in told.hint
+
+
+@pytest.mark.parametrize("said", ["query_wait_timeout", "no more connections allowed (max_client)"])
+def test_pooler_without_a_free_connection_names_its_limits(said: str):
+    error = psycopg.OperationalError(f"connection failed: FATAL:  {said}")
+    told = explain(error, parse_url(AWAY))
+    assert isinstance(told, StoreUnavailable)
+    assert "its limits are too small" in told.hint
 
 
 def test_too_many_connections_names_the_settings():

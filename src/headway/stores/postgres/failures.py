@@ -179,7 +179,16 @@ _MEANINGS = (
     _Meaning(
         ("25006",),
         StoreReadOnly,
-        "this server is read-only: use the primary's host, or ?target_session_attrs=read-write",
+        "this server is read-only: use the primary's host, or list all hosts with"
+        " ?target_session_attrs=read-write, and wait until one is promoted",
+        ("session is read-only",),
+    ),
+    _Meaning(
+        ("08P01",),
+        StoreUnavailable,
+        "the pooler's server is down, or its limits are too small: a pool for sessions needs ten"
+        " connections for each process",
+        ("query_wait_timeout", "no more connections allowed"),
     ),
     _Meaning(
         ("26000", "42P05", "0A000"),

@@ -43,7 +43,12 @@ class _Meaning(NamedTuple):
 
 _MEANINGS = (
     _Meaning("LOADING", StoreUnavailable, "it is loading its data from disk; wait for it", True),
-    _Meaning("READONLY", StoreReadOnly, "it became a replica; Headway looks for the master", True),
+    _Meaning(
+        "READONLY",
+        StoreReadOnly,
+        "use the master's address, or redis+sentinel://, which finds it",
+        True,
+    ),
     _Meaning("MASTERDOWN", StoreUnavailable, "the replica has lost its master; wait for it", True),
     _Meaning("CLUSTERDOWN", StoreUnavailable, "the cluster is down; check its nodes", True),
     _Meaning("TRYAGAIN", StoreUnavailable, "the slot is moving to another node", True),

@@ -62,7 +62,7 @@ def check_server(server: Server, where: str) -> None:
     Raises:
         SchemaMismatch: it is too old.
         StoreMisconfigured: it evicts keys when its memory is full.
-        NotSentError: it is a replica.
+        ReplyError: it is a replica.
     """
     if server.version < OLDEST:
         found = ".".join(map(str, server.version)) or "unknown"
@@ -73,8 +73,9 @@ def check_server(server: Server, where: str) -> None:
         hint = "CONFIG SET maxmemory-policy noeviction, and in redis.conf; nothing was written"
         raise StoreMisconfigured(message, hint=hint)
     if server.is_replica:
-        message = f"{where} is a replica"
-        raise NotSentError(message)
+        # As if it had refused a write.
+        message = "READONLY it is a replica"
+        raise ReplyError(message)
 
 
 def masters(options: RedisOptions, key: str) -> Iterator[Address]:
