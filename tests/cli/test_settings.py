@@ -6,6 +6,7 @@ import pytest
 
 from headway.cli.settings import Settings, load_settings
 from headway.core.errors import InvalidValue
+from tests.cli.conftest import Headway
 
 
 def test_defaults_apply_without_file_and_variables(monkeypatch: pytest.MonkeyPatch):
@@ -80,6 +81,17 @@ def test_variable_that_is_not_one_of_its_choices_is_an_error_with_its_value(
     monkeypatch.setenv("HEADWAY_LOG_LEVEL", "loud")
     with pytest.raises(InvalidValue, match=r"HEADWAY_LOG_LEVEL: .*'debug', .*is .loud"):
         load_settings()
+
+
+def test_note_names_a_variable_that_is_spelt_like_one_that_is_read(
+    headway: Headway, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("STROE", "LOGLEVEL", "HOOKS__TWILIO", "SERVICE_HOST", "PORT_8080_TCP", "TOKEN"):
+        monkeypatch.setenv(f"HEADWAY_{name}", "{}")
+    assert headway("jobs").err.splitlines()[:-1] == [
+        "note: the variable HEADWAY_LOGLEVEL is not read (did you mean HEADWAY_LOG_LEVEL?)",
+        "note: the variable HEADWAY_STROE is not read (did you mean HEADWAY_STORE?)",
+    ]
 
 
 def test_variable_for_a_table_is_json(monkeypatch: pytest.MonkeyPatch):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headway.cli.extras import unmigrated_url
-from headway.cli.settings import Settings, load_settings
+from headway.cli.settings import Settings, load_settings, misspelt_variables
 from headway.cli.terminal import LocalClock, Terminal
 from headway.contract.store import Store
 from headway.contract.views import Query, StatsQuery
@@ -47,7 +47,9 @@ class CommandSession:
     @cached_property
     def settings(self) -> Settings:
         """The settings, read once."""
-        return load_settings()
+        settings = load_settings()
+        self.notes(misspelt_variables())
+        return settings
 
     @cached_property
     def clock(self) -> LocalClock:
@@ -108,7 +110,7 @@ class CommandSession:
         return asyncio.run(whole())
 
     def notes(self, notes: Iterable[str]) -> None:
-        """Print notes about names that are not known."""
+        """Print notes about names that are not known to standard error."""
         for one in notes:
             self.terminal.remark(one, "yellow")
 

@@ -27,6 +27,8 @@ from headway.runtime.signals import read_signing_keys
 PREFIX = "HEADWAY_"
 FILE = "headway.toml"
 FILE_VARIABLE = "HEADWAY_CONFIG"
+_NO_SETTINGS = ("CONFIG", "DEBUG", "TOKEN", "URL", "SESSION_ID", "AUTOMATION_ID", "REPOSITORY")
+"""Variables that are read or set elsewhere."""
 
 
 def _table(about: str, *, shown: bool = False) -> Any:  # noqa: ANN401  (as `Field`)
@@ -167,6 +169,20 @@ def load_settings() -> Settings:
         message = f"{PREFIX}{name.upper()}: it is not JSON: {error.__cause__}"
         hint = f'as {{"key": "value"}}, or {PREFIX}{name.upper()}__KEY for one key'
         raise InvalidValue(message, hint=hint) from None
+
+
+def misspelt_variables() -> list[str]:
+    """Return a note for each variable that no setting has, and that is spelt like a setting's."""
+    known = [*map(str.upper, Settings.model_fields), *_NO_SETTINGS]
+    notes: list[str] = []
+    for variable in sorted(os.environ):
+        name = variable.removeprefix(PREFIX)
+        if name == variable or name.partition("__")[0] in known:
+            continue
+        # Others belong to something else, such as those that Kubernetes sets for its services.
+        if meant := did_you_mean(name, known, before=PREFIX):
+            notes.append(f"note: the variable {variable} is not read ({meant})")
+    return notes
 
 
 def _read_file() -> tuple[Path, dict[str, Any]]:
