@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headway.contract.outcomes import Closing
     from headway.contract.signals import Decided, SignalReply, SignalResult
     from headway.contract.store import Sent, Store
+    from headway.contract.views import JobView
     from headway.core.errors import (
         AccessError,
         BacklogFull,
@@ -115,6 +116,7 @@ __all__ = [
     "InvalidValue",
     "InvariantBroken",
     "Job",
+    "JobView",
     "KeyConflict",
     "Kind",
     "LeaseLost",
@@ -167,6 +169,7 @@ _HOMES = {
     "headway.contract.outcomes": "Closing",
     "headway.contract.signals": "Decided SignalResult SignalReply",
     "headway.contract.store": "Sent Store",
+    "headway.contract.views": "JobView",
     "headway.core.gates.opening": "Hours",
     "headway.core.gates.pool": "Pool",
     "headway.core.gates.rate": "Rate",

@@ -112,6 +112,11 @@ def test_generator_cannot_be_a_handler(app: hw.App) -> None:
         lambda _: hw.Pool("a", ["b"], shared=0),
         lambda app: app.timetable("a", "noop", schedule=hw.Cron("0 3 * * *"), tz="Asia/Tokyo"),
         lambda app: app.timetable("a", "noop", schedule=hw.Every(1000), anchor="2026-01-01T00:00Z"),
+        lambda app: app.timetable("a", "noop", schedule="every 24h", tz="Asia/Tokyo"),
+        lambda app: app.timetable("a", "noop", schedule="at 09:00", anchor="2026-01-01T00:00Z"),
+        lambda app: app.job(timeout="0s")(plain),
+        lambda app: app.job(start_within=timedelta(0))(plain),
+        lambda _: hw.Rate("a", 1, per="0s"),
         lambda _: hw.App("memory:").move_to(3),  # pyright: ignore[reportArgumentType]  (as below)
         lambda _: hw.App(store=3),  # pyright: ignore[reportArgumentType]  (what the test is about)
     ],
@@ -172,6 +177,9 @@ def test_unknown_argument_is_refused_with_the_existing_arguments_and_options(
     @app.job()
     def work(n: int) -> None: ...
 
+    with pytest.raises(InvalidArguments, match="there is no argument 'due_at'") as refused:
+        app.send(work, n=1, due_at="5m")
+    assert refused.value.hint == "did you mean due?"
     with pytest.raises(InvalidArguments, match="there is no argument 'delay'") as refused:
         app.send(work, n=1, delay="5m")
     assert refused.value.hint == (

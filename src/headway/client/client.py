@@ -19,7 +19,7 @@ from headway.contract.signals import SignalReply
 from headway.contract.store import Sent, Store
 from headway.contract.views import JobQuery, JobView, Page, Query, WhyQuery, WhyView
 from headway.core.check import check_job_id
-from headway.core.duration import parse_duration
+from headway.core.duration import Duration, parse_duration
 from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.job import NewJob
 from headway.runtime import event_loop
@@ -63,8 +63,8 @@ class Client:
         url: str | None = None,
         token: str | None = None,
         *,
-        timeout: object = "30s",
-        patience: object = "10s",
+        timeout: Duration = "30s",
+        patience: Duration = "10s",
         timing: Timing | None = None,
     ) -> None:
         """Create a client; it connects with the first call.
@@ -374,7 +374,7 @@ class Client:
     settle = _synchronous(settle_async)
 
     async def beat_async(
-        self, worker: str, running: Sequence[tuple[str, int]], *, lease: object = "30s"
+        self, worker: str, running: Sequence[tuple[str, int]], *, lease: Duration = "30s"
     ) -> BeatReply:
         """Extend the leases of a worker's runs.
 

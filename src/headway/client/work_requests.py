@@ -27,7 +27,7 @@ from headway.contract.outcomes import (
     Verdict,
 )
 from headway.contract.signals import Signal, SignalKind
-from headway.core.duration import parse_duration
+from headway.core.duration import Duration, parse_duration
 from headway.core.errors import InvalidValue
 from headway.runtime.kind_options import refuse_unknown
 from headway.runtime.worker.worker_options import Lanes, read_lanes
@@ -185,8 +185,8 @@ class ClaimOptions(TypedDict, total=False):
     order: LaneOrder
     n: int
     free: int
-    lease: object
-    wait: object
+    lease: Duration
+    wait: Duration
     request: int
 
 

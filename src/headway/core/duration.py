@@ -32,6 +32,9 @@ _WHOLE = re.compile(rf"(?:{_PART}\s*)+")
 _ORDER = tuple(UNITS_MS)
 _MAX_CACHED = 64
 """Maximum length of a text whose value is cached, in characters."""
+Duration = str | timedelta
+"""A duration in the public API: text such as "1h30m", or a timedelta that is not negative."""
+
 _HINT = 'write it as "250ms", "90s", "20m", "1h30m", "2d" or "1w"'
 
 
@@ -69,20 +72,25 @@ def parse_duration(value: object) -> int:
     return ms
 
 
-def check_duration(what: str, value: object) -> int:
+def check_duration(what: str, value: object, *, least: int = 0) -> int:
     """Parse a duration that is an option; an error begins with the option.
 
     Args:
         what: the option, and whose it is.
+        least: minimum, in milliseconds.
 
     Raises:
-        InvalidValue: as `parse_duration`.
+        InvalidValue: as `parse_duration`, or the duration is below the minimum.
     """
     try:
-        return parse_duration(value)
+        ms = parse_duration(value)
     except InvalidValue as error:
         message = f"{what}: {error.message}"
         raise InvalidValue(message, hint=error.hint) from None
+    if ms < least:
+        message = f"{what} is {format_duration(ms)}"
+        raise InvalidValue(message, hint=f"at least {format_duration(least)}")
+    return ms
 
 
 def format_duration(ms: int, *, parts: int = 2) -> str:

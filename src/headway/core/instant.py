@@ -12,6 +12,10 @@ from headway.core.local_time import EPOCH, MAX_AT, find_zone, offset_ms
 _HINT = 'write ISO 8601 with an offset, as "2026-12-01T10:00-08:00" or "2026-12-01T18:00Z"'
 
 
+Instant = str | datetime
+"""An instant in the public API: ISO 8601 with an offset, or an aware datetime."""
+
+
 def parse_instant(value: object) -> int:
     """Parse an instant.
 
@@ -148,7 +152,7 @@ def parse_moment(option: str, text: str) -> Moment:
         return Moment(at=parse_instant(text))
     except InvalidValue as no_instant:
         message = f"{place}{no_instant.message}"
-        hint = f'{no_instant.hint}, or a duration from now such as "20m"'
+        hint = f'{no_instant.hint}, or a duration such as "20m"'
         raise InvalidValue(message, hint=hint) from None
 
 

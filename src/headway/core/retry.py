@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha1
 from typing import Literal, get_args
 
-from headway.core.duration import check_duration, format_duration
+from headway.core.duration import Duration, check_duration, format_duration
 from headway.core.errors import InvalidValue
 
 
@@ -71,9 +71,9 @@ class RetryPolicy:
 
 def Backoff(  # noqa: N802  (reads as the record that it builds)
     attempts: int = 5,
-    base: object = "10s",
+    base: Duration = "10s",
     factor: float = 2.0,
-    cap: object = "1h",
+    cap: Duration = "1h",
     jitter: Jitter = "equal",
 ) -> RetryPolicy:
     """Return the policy that decides when a failed job is retried.

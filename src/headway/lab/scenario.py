@@ -17,7 +17,7 @@ from headway.lab.draws import Drawn
 from headway.lab.scenario_gates import ScenarioGate
 from headway.lab.scenario_values import (
     Distribution,
-    Instant,
+    InstantField,
     PaceField,
     Share,
     Span,
@@ -288,7 +288,7 @@ class Scenario(Table):
 
     name: str = "base"
     seed: int = 1
-    start: Instant
+    start: InstantField
     tz: str = "UTC"
     duration: Span | None = None
     drain: Span = 0

@@ -37,7 +37,7 @@ def read_pace(value: object) -> float:
 
 
 Span = Annotated[int, BeforeValidator(parse_duration)]
-Instant = Annotated[int, BeforeValidator(parse_instant)]
+InstantField = Annotated[int, BeforeValidator(parse_instant)]
 PaceField = Annotated[float, BeforeValidator(read_pace)]
 Share = Annotated[float, Field(ge=0, le=1)]
 

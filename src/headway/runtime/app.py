@@ -24,7 +24,7 @@ from headway.contract.views import (
     WhyView,
 )
 from headway.core.check import check_job_id
-from headway.core.duration import parse_duration
+from headway.core.duration import Duration, parse_duration
 from headway.core.errors import (
     AccessError,
     Forbidden,
@@ -365,7 +365,7 @@ class App:
         """Declare gates, lanes and timetable entries to the store; called on first use."""
         await self._declaration.declare(self.store, self.kinds)
 
-    async def reach(self, within: object = "1m") -> None:
+    async def reach(self, within: Duration = "1m") -> None:
         """Open the store and declare to it, retrying while the store is unreachable.
 
         Args:
@@ -644,7 +644,7 @@ class App:
         author = self._declaration.author
         return await act_on(self.store, Verb.RETRY, job, author=author, reason=reason, args=args)
 
-    def wait(self, job: str, *, within: object = "30s") -> JobView | None:
+    def wait(self, job: str, *, within: Duration = "30s") -> JobView | None:
         """Wait until a job is final, and return it with its state and result.
 
         Args:
@@ -660,7 +660,7 @@ class App:
         """
         return self._background.run(self.wait_async(job, within=within))
 
-    async def wait_async(self, job: str, *, within: object = "30s") -> JobView | None:
+    async def wait_async(self, job: str, *, within: Duration = "30s") -> JobView | None:
         """Asynchronous version of `wait`.
 
         Raises:

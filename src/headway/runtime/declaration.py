@@ -19,11 +19,11 @@ from headway.contract.definitions import (
     Overlap,
 )
 from headway.contract.store import Store
-from headway.core.duration import check_duration
+from headway.core.duration import Duration, check_duration
 from headway.core.errors import InvalidValue
 from headway.core.fairness import MAX_WEIGHT
 from headway.core.gates.spec import GateSpec, check_count
-from headway.core.instant import parse_instant
+from headway.core.instant import Instant, parse_instant
 from headway.core.job import NewJob, derived_id
 from headway.core.naming import check_flag, check_name, did_you_mean
 from headway.core.timetable.fires import MisfirePolicy
@@ -53,9 +53,9 @@ class LaneOptions(TypedDict, total=False):
     concurrency: int
     fair: Literal["tenant"]
     weights: Mapping[str, int]
-    target: object
+    target: Duration | None
     max_backlog: int
-    lease: object
+    lease: Duration | None
 
 
 def read_lane(name: str, options: LaneOptions) -> LaneSpec:
@@ -121,7 +121,7 @@ class EntryOptions(TypedDict, total=False):
 
     schedule: str | Schedule
     tz: str
-    anchor: object
+    anchor: Instant | None
     misfire: Literal["skip", "once", "all"]
     misfire_cap: int
     overlap: Overlap
@@ -188,11 +188,16 @@ def _schedule(entry: str, options: EntryOptions) -> Schedule:
             message = f"the schedule of the entry {entry!r} is {schedule!r:.80}"
         raise InvalidValue(message, hint='for example "cron: 0 3 * * *", "every 30m" or "at 09:00"')
     anchor = options.get("anchor")
-    return parse_schedule(
+    read = parse_schedule(
         schedule,
         tz=options.get("tz", "UTC"),
         anchor_at=0 if anchor is None else parse_instant(anchor),
     )
+    unused = "tz" if isinstance(read, Every) else "anchor"
+    if options.get(unused) is not None:
+        message = f"the entry {entry!r} has {unused!r}, which {schedule!r:.80} does not use"
+        raise InvalidValue(message, hint='"every" takes `anchor`, "cron" and "at" take `tz`')
+    return read
 
 
 def _misfire(entry: str, word: str) -> MisfirePolicy:

@@ -245,10 +245,12 @@ class Arguments:
             return InvalidArguments(message, hint=f"it takes {', '.join(self.names)}")
         # Unknown arguments first, because a missing one may be misspelt there.
         unknown = min(strange)
+        options = sorted(RESERVED - {"kind"})
         takes = f"it takes {', '.join(self.names)}" if self.names else "it takes none"
-        takes = f"{takes}; the options of a send are {', '.join(sorted(RESERVED - {'kind'}))}"
+        takes = f"{takes}; the options of a send are {', '.join(options)}"
         message = f"{self.kind}: there is no argument {unknown[:80]!r}"
-        return InvalidArguments(message, hint=did_you_mean(unknown, self.names, takes))
+        hint = did_you_mean(unknown, [*self.names, *options], takes)
+        return InvalidArguments(message, hint=hint)
 
     def _refused(self, error: Exception) -> InvalidArguments:
         match = _WHERE.match(str(error))

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Literal, overload
 
 from headway.contract.outcomes import Closing
-from headway.core.duration import parse_duration
+from headway.core.duration import Duration, parse_duration
 from headway.core.errors import InvalidValue
-from headway.core.instant import parse_instant
+from headway.core.instant import Instant, parse_instant
 from headway.core.naming import check_name
 from headway.runtime.kind_options import Gates
 from headway.runtime.records import text_of
@@ -39,8 +39,8 @@ class Retry(Exception):
         self,
         reason: str = "",
         *,
-        after: object = None,
-        at: object = None,
+        after: Duration | None = None,
+        at: Instant | None = None,
         stage: str = "",
         gates: Gates | None = None,
     ) -> None: ...
@@ -50,7 +50,7 @@ class Retry(Exception):
         reason: str = "",
         *,
         close: str | None,
-        after: object,
+        after: Duration,
         stage: str = "",
         gates: Gates | None = None,
     ) -> None: ...
@@ -60,7 +60,7 @@ class Retry(Exception):
         reason: str = "",
         *,
         close: str | None,
-        at: object,
+        at: Instant,
         stage: str = "",
         gates: Gates | None = None,
     ) -> None: ...
@@ -68,8 +68,8 @@ class Retry(Exception):
         self,
         reason: str = "",
         *,
-        after: object = None,
-        at: object = None,
+        after: Duration | None = None,
+        at: Instant | None = None,
         close: str | None = None,
         stage: str = "",
         gates: Gates | None = None,
@@ -119,7 +119,9 @@ class Snooze:
 
     __slots__ = ("after_ms", "reason", "until_at")
 
-    def __init__(self, *, after: object = None, until: object = None, reason: str = "") -> None:
+    def __init__(
+        self, *, after: Duration | None = None, until: Instant | None = None, reason: str = ""
+    ) -> None:
         self.reason = reason
         self.after_ms, self.until_at = moment("Snooze", after=after, at=until)
         if self.after_ms is None and self.until_at is None:
@@ -167,7 +169,7 @@ class Running:
 
     __slots__ = ("extend_ms", "known_as")
 
-    def __init__(self, extend: object, known_as: str = "") -> None:
+    def __init__(self, extend: Duration, known_as: str = "") -> None:
         self.extend_ms = parse_duration(extend)
         self.known_as = known_as
 
@@ -193,7 +195,7 @@ class Ended:
     final: Literal["succeeded", "retry", "dead"] = "succeeded"
     body: object = None
     reason: str = ""
-    after: object = None
+    after: Duration | None = None
     stage: str = ""
     gates: Gates | None = None
     known_as: str = ""
@@ -233,7 +235,9 @@ def _of_stage(what: str, stage: str, gates: Gates | None) -> Gates | None:
     return gates
 
 
-def moment(what: str, *, after: object, at: object) -> tuple[int | None, int | None]:
+def moment(
+    what: str, *, after: Duration | None, at: Instant | None
+) -> tuple[int | None, int | None]:
     """Read a delay or an instant.
 
     Args:

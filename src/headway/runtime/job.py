@@ -19,13 +19,14 @@ from headway.contract.outcomes import (
     Outcome,
     Verdict,
 )
-from headway.core.duration import parse_duration
+from headway.core.duration import Duration, parse_duration
 from headway.core.errors import (
     HandlerCancelled,
     InvalidState,
     InvalidValue,
     LeaseLost,
 )
+from headway.core.instant import Instant
 from headway.core.job import MAX_BATCH, NewJob, check_made
 from headway.core.naming import check_name
 from headway.runtime.handler_results import Dead, moment
@@ -191,7 +192,7 @@ class Job:
         return SyncJob(self, self._context)
 
     @_awaited
-    async def hand_over(self, key: str | None = None, *, timeout: object = "30m") -> None:  # noqa: ASYNC109  (of the hand-over, not of this call)
+    async def hand_over(self, key: str | None = None, *, timeout: Duration = "30m") -> None:  # noqa: ASYNC109  (of the hand-over, not of this call)
         """Record, before any side effect, that a signal will report the end of the job.
 
         Once this has returned, no other run of the job starts for this attempt, whatever happens to
@@ -234,7 +235,7 @@ class Job:
         return Dead(f"{error.code}: {error}")
 
     @_awaited
-    async def offer(self, *, timeout: object = "5m") -> None:  # noqa: ASYNC109  (of the offer, not of this call)
+    async def offer(self, *, timeout: Duration = "5m") -> None:  # noqa: ASYNC109  (of the offer, not of this call)
         """Offer the job to the candidate whose turn it is; a hand-over under the run's reference.
 
         Args:
@@ -306,7 +307,12 @@ class Job:
         self.follow(jobs, ())
 
     def close(
-        self, gate: str, *, after: object = None, until: object = None, reason: str = ""
+        self,
+        gate: str,
+        *,
+        after: Duration | None = None,
+        until: Instant | None = None,
+        reason: str = "",
     ) -> None:
         """Close a gate for all jobs, in the same step as this run's next settlement.
 
@@ -351,7 +357,7 @@ class Job:
         self._then, self._close = (), ()
         return follow
 
-    def handing_over(self, key: str | None, timeout: object) -> HandedOver:
+    def handing_over(self, key: str | None, timeout: Duration) -> HandedOver:
         """Build the hand-over, with the jobs to create and the gates to close in its step.
 
         Raises:
@@ -418,11 +424,11 @@ class SyncJob:
         self._job = job
         self._context = context
 
-    def hand_over(self, key: str | None = None, *, timeout: object = "30m") -> None:
+    def hand_over(self, key: str | None = None, *, timeout: Duration = "30m") -> None:
         """Synchronous version of `Job.hand_over`."""
         self._write(self._job.handing_over(key, timeout))
 
-    def offer(self, *, timeout: object = "5m") -> None:
+    def offer(self, *, timeout: Duration = "5m") -> None:
         """Synchronous version of `Job.offer`."""
         self.hand_over(timeout=timeout)
 

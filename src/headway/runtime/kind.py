@@ -11,10 +11,10 @@ from typing_extensions import ParamSpec
 from typing_extensions import TypeVar as DefaultTypeVar
 from uuid_utils import uuid7
 
-from headway.core.duration import parse_duration
+from headway.core.duration import Duration, parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateSpec, GateUse
-from headway.core.instant import parse_instant, parse_moment
+from headway.core.instant import Instant, parse_instant, parse_moment
 from headway.core.job import DEFAULT_POLICY, MOST_CHAINED, FollowUp, JobPolicy, NewJob
 from headway.core.naming import check_name, placeholders
 from headway.core.state import State
@@ -200,13 +200,13 @@ class Kind(Generic[HandlerParameters, HandlerValue]):
         self,
         /,
         *,
-        due: object = None,
+        due: Instant | timedelta | None = None,
         priority: int | None = None,
         lane: str | None = None,
         tenant: str | None = None,
         subject: str | None = None,
         key: str | None = None,
-        expires: object = None,
+        expires: Duration | None = None,
         job_id: str | None = None,
         candidates: Sequence[str] | None = None,
         **arguments: object,
@@ -334,14 +334,14 @@ class Kind(Generic[HandlerParameters, HandlerValue]):
         message = f"{self.name}: candidates were given, but the kind is not a cascade"
         raise InvalidValue(message, hint="declare it with cascade=True")
 
-    def _due_at(self, due: object) -> int:
+    def _due_at(self, due: Instant | timedelta | None) -> int:
         if isinstance(due, str):
             return parse_moment("", due).resolved(self._timing.wall_at())
         if isinstance(due, timedelta):
             return self._timing.wall_at() + parse_duration(due)
         return parse_instant(due)
 
-    def _expires_at(self, due_at: int | None, expires: object) -> int | None:
+    def _expires_at(self, due_at: int | None, expires: Duration | None) -> int | None:
         span_ms = self.options.expires_ms if expires is None else parse_duration(expires)
         if span_ms is None:
             return None

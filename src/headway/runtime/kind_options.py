@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict, cast
 
-from headway.core.duration import check_duration
+from headway.core.duration import Duration, check_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import GateNeed, GateSpec, GateUse, check_count
 from headway.core.job import (
@@ -56,7 +56,8 @@ class JobOptions(TypedDict, total=False):
         timeout: how long a handler may run; unlimited by default.
         start_within: how long a claimed job with gates may wait for a handler before it is
             returned.
-        expires: a job that has not started this long after its due time becomes dead.
+        expires: a job that has not started this long after its due time becomes dead; it does not
+            apply to retries.
         subject: template over arguments: what a job is about.
         tenant: template over arguments: the customer a job belongs to.
         key: template over arguments: deduplication key; sending the same key again creates no job.
@@ -81,19 +82,19 @@ class JobOptions(TypedDict, total=False):
     stages: Mapping[str, Gates]
     priority: int
     retry: RetryPolicy
-    timeout: object
-    start_within: object
-    expires: object
+    timeout: Duration | None
+    start_within: Duration
+    expires: Duration | None
     subject: str
     tenant: str
     key: str
     on_deadline: Literal["dead", "retry"]
     reconcile: Callable[..., Any]
-    reconcile_within: object
+    reconcile_within: Duration
     on_final: Named | str
     on_final_states: Sequence[str]
-    keep: object
-    key_for: object
+    keep: Duration
+    key_for: Duration
     cascade: bool
     on_accepted: Named | str
     processes: bool
@@ -150,9 +151,11 @@ def read_options(name: str, options: JobOptions) -> KindOptions:
         stages=_stages(kind, options),
         priority=check_priority(options.get("priority", DEFAULT_PRIORITY)),
         retry=_retry(kind, options.get("retry", DEFAULT_POLICY.retry)),
-        timeout_ms=None if timeout is None else check_duration(f"timeout of {kind!r}", timeout),
+        timeout_ms=(
+            None if timeout is None else check_duration(f"timeout of {kind!r}", timeout, least=1)
+        ),
         start_within_ms=check_duration(
-            f"start_within of {kind!r}", options.get("start_within", "1s")
+            f"start_within of {kind!r}", options.get("start_within", "1s"), least=1
         ),
         expires_ms=None if expires is None else check_duration(f"expires of {kind!r}", expires),
         subject=options.get("subject"),

@@ -12,7 +12,7 @@ from typing import Literal, TypedDict, cast
 from urllib.parse import quote, urlencode
 
 from headway.contract.signals import Decided, Signal, SignalKind
-from headway.core.duration import parse_duration
+from headway.core.duration import Duration, parse_duration
 from headway.core.errors import InvalidValue
 from headway.core.instant import format_instant
 from headway.core.naming import check_flag, check_name, whole_number
@@ -42,10 +42,10 @@ class SignalOptions(TypedDict, total=False):
     final: Final | Decided
     progress: bool
     note: str
-    extend: object
+    extend: Duration | None
     body: object
     reason: str
-    after: object
+    after: Duration | None
     candidate: str
     offer: bool
     known_as: str

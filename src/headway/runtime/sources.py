@@ -31,7 +31,7 @@ from uuid import uuid4
 from headway.contract.extensions import Repairable
 from headway.contract.store import InFlight, Store
 from headway.contract.views import JobsQuery, StatsQuery
-from headway.core.duration import parse_duration
+from headway.core.duration import Duration, parse_duration
 from headway.core.errors import (
     BacklogFull,
     CallerError,
@@ -42,7 +42,7 @@ from headway.core.errors import (
     PayloadTooLarge,
 )
 from headway.core.gates.spec import check_count
-from headway.core.instant import parse_instant
+from headway.core.instant import Instant, parse_instant
 from headway.core.job import MAX_BATCH, NewJob, check_made
 from headway.core.naming import check_name, counted
 from headway.core.retry import draw
@@ -294,8 +294,8 @@ def in_flight(
     job: NewJob,
     *,
     known_as: str,
-    since: object,
-    timeout: object,
+    since: Instant,
+    timeout: Duration,
     members: Mapping[str, str] | None = None,
 ) -> InFlight:
     """Describe a job whose work is already under way: it awaits a signal, and holds its permits.
@@ -353,7 +353,7 @@ class SourceOptions(TypedDict, total=False):
     """
 
     name: str
-    every: object
+    every: Duration
     rate: int
 
 

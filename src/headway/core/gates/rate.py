@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from headway.core.duration import check_duration
-from headway.core.errors import InvalidValue
+from headway.core.duration import Duration, check_duration
 from headway.core.gates.spec import GateKind, GateSpec, GateTraits, check_count, check_gate_name
 
 
-def Rate(name: str, limit: int, per: object, *, shared: bool | None = None) -> GateSpec:  # noqa: N802  (reads as the record that it builds)
+def Rate(name: str, limit: int, per: Duration, *, shared: bool | None = None) -> GateSpec:  # noqa: N802  (reads as the record that it builds)
     """Declare a gate that allows at most `limit` starts in any window of length `per`.
 
     The window is half-open and may start anywhere: two starts exactly `per` apart share none.
@@ -22,16 +21,12 @@ def Rate(name: str, limit: int, per: object, *, shared: bool | None = None) -> G
         InvalidValue: an argument is not valid.
     """
     text, common = check_gate_name(name, shared=shared)
-    per_ms = check_duration(f"per of {text!r}", per)
-    if per_ms < 1:
-        message = f"the window of the rate {text!r} is empty"
-        raise InvalidValue(message, hint="`per` must be at least 1ms")
     return GateSpec(
         name=text,
         kind=GateKind.RATE,
         shared=common,
         limit=check_count(f"limit of {text!r}", limit, least=0),
-        per_ms=per_ms,
+        per_ms=check_duration(f"per of {text!r}", per, least=1),
     )
 
 

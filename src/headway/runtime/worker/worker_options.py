@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, cast
 
 from headway.contract.claims import LaneOrder
-from headway.core.duration import check_duration
+from headway.core.duration import Duration, check_duration
 from headway.core.errors import InvalidValue
 from headway.core.gates.spec import check_count
 from headway.core.naming import check_name, check_note, whole_number
@@ -73,13 +73,13 @@ class WorkerOptions(TypedDict, total=False):
     order: LaneOrder
     concurrency: int
     prefetch: int
-    lease: object
+    lease: Duration
     until_idle: bool
-    grace: object
+    grace: Duration
     name: str
     chores: bool
     sweepers: Sweepers
-    keep_trail: object
+    keep_trail: Duration
     signal_base: str | None
     signing_key: str | Sequence[str] | None
     signal_url: SignalUrl
