@@ -266,8 +266,9 @@ async def test_token_for_lanes_sends_to_and_sees_matching_lanes(rig: Rig):
     ours = await rig.send(token, lane="send_mail")
     also = await rig.send(token)
     theirs = await rig.send(lane="calls")
-    body = {"kind": "noop", "lane": "calls"}
-    problem(await rig.call(token, "POST", "/v1/jobs", body), 403, "forbidden")
+    for lane in ("calls", "main2", "resend_mail"):
+        body = {"kind": "noop", "lane": lane}
+        problem(await rig.call(token, "POST", "/v1/jobs", body), 403, "forbidden")
     follow = {"kind": "noop", "on_final": {"kind": "x", "lane": "calls"}}
     problem(await rig.call(token, "POST", "/v1/jobs", follow), 403, "forbidden")
     chain = {"kind": "noop", "on_final": {"kind": "y", "policy": {"on_final": follow["on_final"]}}}

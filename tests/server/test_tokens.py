@@ -14,7 +14,7 @@ from headway.contract.store import Store
 from headway.contract.views import Query, StatsQuery, TokensQuery
 from headway.core.errors import StoreUnavailable
 from headway.runtime.timing import Timing
-from headway.runtime.tokens import new_token
+from headway.runtime.tokens import new_token, parse
 from headway.server.access import CACHED_WITHOUT_STORE_S, Authenticator
 from headway.stores import open_store
 from headway.testing.faulty import StoreProxy
@@ -94,6 +94,9 @@ async def test_repeat_under_one_idempotency_key_creates_no_second_token(rig: Rig
     assert again["id"] == first["id"]
     problem(await rig.call(first["token"], "GET", "/v1/me"), 401, "unauthenticated")
     assert (await rig.ask(again["token"], "/v1/me"))["name"] == "shop"
+    boss = await rig.token(ADMIN, name="boss")
+    theirs = (await rig.call(boss, "POST", "/v1/tokens", body, headers=headers)).json()
+    assert theirs["id"] != first["id"]
     other = {"name": "shop", "roles": ["admin"]}
     reply = await rig.call(ADMIN, "POST", "/v1/tokens", other, headers=headers)
     problem(reply, 409, "id_conflict")
@@ -188,6 +191,9 @@ class Hand(Timing):
     def monotonic(self) -> float:
         return self.now
 
+    def wall_at(self) -> int:
+        return int(1000 * self.now)
+
 
 class Leaving(StoreProxy):
     """A store that is unreachable while the test says so."""
@@ -223,6 +229,25 @@ async def test_cached_tokens_are_trusted_for_a_while_only_during_an_outage(*, is
     # A stream shows the outage, so it continues.
     assert await callers.may_stay(f"Bearer {new.text}", caller)
     await store.close()
+
+
+async def test_last_use_of_a_token_is_stored_from_time_to_time_and_at_the_end():
+    app, clock = hw.App(store=open_store("memory://")), Hand()
+    async with serving(app=app) as rig:
+        text = await rig.token(Role.VIEWER)
+        await rig.ask(text, "/v1/me")
+    token, _ = parse(text)
+    (stopped,) = await app.store.read(TokensQuery(ids=(token,)))
+    assert stopped.used_at is not None
+    clock.now = stopped.used_at / 1000
+    callers = Authenticator(app.store, clock, open_here=False)
+    for _ in range(2):
+        clock.now += 3
+        assert await callers.caller(text) is not None
+    await callers.note()
+    (later,) = await app.store.read(TokensQuery(ids=(token,)))
+    assert later.used_at == clock.wall_at() > stopped.used_at + 5_000
+    await app.store.close()
 
 
 class Late(StoreProxy):
