@@ -193,17 +193,19 @@ async def test_new_dead_jobs_of_a_lane_alert_and_old_ones_do_not(world: World):
 
 
 async def test_lane_that_misses_its_target_alerts_with_the_difference(world: World):
-    world.app.lane("calls", target="5s")
-    await world.store.beat(BeatRequest(worker="w", lanes=("calls",), lease_ms=60 * MINUTE))
-    await world.app.send_async("noop", lane="calls")
+    lanes = {"calls": "5s", "mails": "4s"}
+    await world.store.beat(BeatRequest(worker="w", lanes=tuple(lanes), lease_ms=60 * MINUTE))
+    for lane, target in lanes.items():
+        world.app.lane(lane, target=target)
+        await world.app.send_async("noop", lane=lane)
     assert await world.check(6_000) == []
     await world.check(MINUTE - 1)
     world.pass_by(1)
     await world.watch.check()
-    (alert,) = world.told.alerts
-    assert (alert.rule, alert.subject) == ("lane_latency", "calls")
-    assert "target of 5s" in alert.text
-    assert "only a free handler" in alert.text
+    for alert, (lane, target) in zip(world.told.alerts, lanes.items(), strict=True):
+        assert (alert.rule, alert.subject) == ("lane_latency", lane)
+        assert f"{lane} misses its target of {target}" in alert.text
+        assert "only a free handler" in alert.text
 
 
 async def test_unreachable_store_alerts_though_nothing_can_be_read(world: World):
@@ -213,7 +215,9 @@ async def test_unreachable_store_alerts_though_nothing_can_be_read(world: World)
 
     await world.app.send_async("noop", lane="calls")
     await world.check()
+    assert world.watch._alerts.leads
     assert await away(14_000) == []
+    assert not world.watch._alerts.leads
     assert await away(1_000) == [("store_away", "store", False)]
     assert await away(4 * MINUTE) == []
     assert await away(1 * MINUTE) == [("store_away", "store", False)]
@@ -289,17 +293,14 @@ async def test_check_that_fails_unexpectedly_is_repeated(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     world = World(each_ms=1)
-    lead, checks, checked_again = world.store.lead, 0, asyncio.Event()
+    lead, led, checked_again = world.store.lead, list[bool](), asyncio.Event()
 
     async def fails_once(*given: Any) -> Any:
-        nonlocal checks
-        checks += 1
-        if checks == 2:
+        led.append(world.watch._alerts.leads)
+        if len(led) == 2:
             message = "a bug"
             raise RuntimeError(message)
-        if checks == 3:
-            assert not world.watch._alerts.leads
-        if checks == 4:
+        if len(led) == 4:
             checked_again.set()
         return await lead(*given)
 
@@ -307,7 +308,7 @@ async def test_check_that_fails_unexpectedly_is_repeated(
     watching = asyncio.create_task(world.watch.run())
     async with asyncio.timeout(LIMIT_S):
         await checked_again.wait()
-    assert world.watch._alerts.leads
+    assert led == [False, True, False, True]
     watching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await watching
@@ -603,6 +604,14 @@ def test_alert_is_sent_through_apprise(receiver: Receiver):
     assert got["title"] == "[P1] no_worker: calls"
     assert "https://runbooks/x#no_worker" in got["message"]
     assert got["type"] == "failure"
+
+
+def test_name_in_an_alert_is_no_markup_to_a_service_that_takes_html(receiver: Receiver):
+    sink = AppriseSink(f"{receiver.url}?format=html", "alerts.urls: address 1")
+    sink.send(alert())
+    (got,) = receiver.wait(bool)
+    sink.close()
+    assert "<b>" not in got["message"]
 
 
 def test_hanging_service_delays_no_caller_and_too_many_alerts_are_dropped(
