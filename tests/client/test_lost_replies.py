@@ -134,14 +134,14 @@ class Leaping(hw.Timing):
 
 @asynccontextmanager
 async def refusing(
-    first: int, clock: Leaping, retry_after: bytes = b"7"
+    first: int, clock: Leaping, retry_after: bytes = b"7", later: int = 503
 ) -> AsyncIterator[HttpCalls]:
-    """Serve this status for the first call, and 503 for every later one."""
+    """Serve one status for the first call, and another for every later one."""
     statuses = iter([first])
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        status = next(statuses, 503)
+        status = next(statuses, later)
         writer.write(b"HTTP/1.1 %d .\r\nContent-Length: 0\r\n" % status)
         writer.write(b"Retry-After: %s\r\nConnection: close\r\n\r\n" % retry_after)
         writer.close()
@@ -153,12 +153,13 @@ async def refusing(
         await calls.close()
 
 
+@pytest.mark.parametrize("later", [429, 503])
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 async def test_possibly_written_call_is_reported_even_if_later_tries_were_refused(
-    method: Method,
+    method: Method, later: int
 ) -> None:
     clock = Leaping()
-    async with refusing(502, clock) as calls:
+    async with refusing(502, clock, later=later) as calls:
         with pytest.raises(hw.OutcomeUnknown):
             await calls.ask(HttpCall(method=method, path="/v1/jobs", patience_s=20))
     assert clock.now == 14  # Retry-After, waited for twice

@@ -146,6 +146,11 @@ async def test_poll_result_is_given_to_the_next_claim_without_a_request(
     assert len(far.asked) == asked
 
 
+async def test_first_claim_keeps_the_workers_number(far: Far, pull: WorkerPoller) -> None:
+    await pull.claim(claim(5))
+    assert far.asked == [(5, 0.0)]
+
+
 async def test_beat_names_no_request_still_in_flight(far: Far, pull: WorkerPoller) -> None:
     await pull.claim(claim(1))
     task = await waiting(pull)
@@ -310,8 +315,11 @@ async def test_polls_answered_at_once_with_nothing_are_throttled(
     far: Far, hand: Hand, pull: WorkerPoller
 ) -> None:
     await pull.claim(claim(1))
-    for _ in range(2):
+    # Polls that wait are not, although they end with nothing as well.
+    for asked, seconds in enumerate((20, 20, 0, 0), 2):
         task = await waiting(pull)
+        assert len(far.asked) == asked
+        await hand.move(seconds)
         far._send_home()
         await ended(task)
     asked = len(far.asked)

@@ -293,3 +293,15 @@ async def test_polled_run_that_was_lost_since_is_given_to_no_handler() -> None:
         assert (await claimed(2)).jobs == []
         await remote.close()
     await store.close()
+
+
+async def test_signal_url_of_the_oldest_run_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.client.remote_store.MOST_URLS", 2)
+    async with serving(tokens=False) as rig:
+        remote = RemoteStore(ServerAddress(url=rig.url))
+        for _ in range(3):
+            await rig.send(None)
+        request = ClaimRequest(worker="w", request=1, lanes=(("main", 1),), n=3, free=3)
+        runs = [f"{one.id}:{one.run}" for one in (await remote.claim(request)).jobs]
+        assert [remote.signal_url(run) is None for run in runs] == [True, False, False]
+        await remote.close()

@@ -261,8 +261,7 @@ class WorkerPoller:
         if self._calls != asked or self._request is None:
             return
         await self._close_poll()
-        if self._calls == asked:
-            await self._return_kept(self._request.worker)
+        await self._return_kept(self._request.worker)
 
     async def _return_kept(self, worker: str) -> None:
         kept, self._kept = self._kept, []
