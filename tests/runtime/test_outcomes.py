@@ -10,7 +10,13 @@ import headway as hw
 from headway.contract.outcomes import Closing, Died, Failed, Returned, Snoozed, Verdict
 from headway.core.job import NewJob
 from headway.runtime.job import Job, Stop
-from headway.runtime.worker.outcomes import outcome_of_error, outcome_of_return
+from headway.runtime.timing import REAL
+from headway.runtime.worker.outcomes import (
+    Failure,
+    Failures,
+    outcome_of_error,
+    outcome_of_return,
+)
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import JobFactory
 from tests.runtime.claimed import NoContext, claimed
@@ -93,6 +99,24 @@ def test_handler_that_is_stopped_after_its_hand_over_leaves_its_job_awaiting(
     assert isinstance(outcome, Returned)
     assert outcome.then == (follow_up,)
     assert outcome.error.startswith("CancelledError")
+
+
+async def test_handler_that_is_stopped_during_its_hand_over_awaits_no_signal(job: Job) -> None:
+    # A hand-back would be refused if the hand-over was written.
+    writing = job.hand_over()
+    job.request_stop("stop")
+    outcome = outcome_of_error(job, CancelledError(), {})
+    writing.close()
+    assert isinstance(outcome, Snoozed)
+    assert outcome.after_ms == 0
+
+
+def test_failure_of_a_cancelled_job_is_reported_as_one_without_a_retry(job: Job) -> None:
+    job.request_stop("cancel")
+    error, reported = ValueError("busy"), list[Failure]()
+    outcome = outcome_of_error(job, error, {})
+    Failures([reported.append], REAL).report(job, outcome, error)
+    assert [(one.becomes, one.retry_in_ms) for one in reported] == [("cancelled", None)]
 
 
 def test_run_that_is_lost_stays_lost_though_its_worker_stops(job: Job) -> None:

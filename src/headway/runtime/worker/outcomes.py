@@ -134,7 +134,7 @@ def describe(error: BaseException) -> str:
     raised_text = text_of(error)
     if isinstance(error, TypeError) and raised_text.endswith(_NOT_RAISED):
         raised_text += " (if this is an hw.Snooze, hw.Next or hw.Unfit: return it)"
-    first = f"{code}{raised_text}"[: MAX_ERROR // 2]
+    first = f"{code}{raised_text}"
     # The last frames of a deep trace are kept, because the error was raised there.
     trace = "".join(traceback.format_exception(*_outside(error), limit=-20)).rstrip()
     last = raised_text.strip().partition("\n")[0][:_MAX_LAST]
