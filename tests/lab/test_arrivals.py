@@ -124,10 +124,16 @@ def test_even_arrivals_are_evenly_spaced(tmp_path: Path) -> None:
 
 
 def test_rates_change_at_their_times(tmp_path: Path) -> None:
-    steps = [{"at": "10:00", "rate": "600/h"}, {"at": "12:00", "rate": "60/h"}]
+    steps = [
+        {"at": "2026-03-02T06:00:00-05:00", "rate": "60/h"},
+        {"at": "10:00", "rate": "600/h"},
+        {"at": "12:00", "rate": "60/h"},
+    ]
     told, jobs, _ = made(tmp_path, rates=steps)
     hours = [(job.at - told.start) // HOUR_MS for job in jobs]
-    assert min(hours) == 2
+    assert hours == sorted(hours)
+    assert (hours[0], hours[-1]) == (0, 9)
+    assert hours.count(0) + hours.count(1) == pytest.approx(120, abs=40)
     assert hours.count(2) + hours.count(3) == pytest.approx(1200, abs=120)
     assert sum(hour >= 4 for hour in hours) == pytest.approx(360, abs=70)
 

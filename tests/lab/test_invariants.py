@@ -158,7 +158,8 @@ def test_each_planted_violation_is_found_and_only_it(what: str) -> None:
 def test_lowered_capacity_revokes_nothing_but_admits_nothing_more() -> None:
     told = history(
         job("a", run(1, 1, 30), gates=DESK),
-        job("b", run(1, 1, 40), gates=DESK),
+        # At the same instant, a start counts as before the change.
+        job("b", run(1, 10, 40), gates=DESK),
         job("c", run(1, 50, 60), gates=DESK),
     )
     told.changes.append(Changed(gate="desk", at=at(10), to=1))
@@ -185,6 +186,9 @@ def test_gate_released_at_hand_over_may_be_taken_at_the_same_instant() -> None:
     late = replace(told.jobs[0].runs[0], handed_at=at(2) + 1)
     told.jobs[0] = replace(told.jobs[0], runs=(late,))
     assert rules(told) == {"permits"}
+    # The lane has four permits, which are returned at the hand-over, too.
+    of_lane = (job(f"j{n}", run(1, n, 30, handed=n + 4)) for n in range(9))
+    assert rules(history(*of_lane)) == set()
 
 
 def test_start_at_the_time_of_a_closing_or_opening_counts_as_before_or_after_it() -> None:

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from headway.core.errors import InvalidValue
+from headway.core.state import State
 from headway.lab import plots
 from headway.lab.gate_use import GateUsage, UsageMeter
 from headway.lab.history import Changed, Closed, History
@@ -73,14 +74,16 @@ def test_many_instances_of_a_keyed_gate_are_one_row() -> None:
 
 def test_closed_times_and_changed_capacities_are_reported() -> None:
     told = history(
-        job("a", run(1, 0, 600), gates=(use("desk"),)),
+        # It still runs at the end.
+        job("a", run(1, 0, None), gates=(use("desk"),), state=State.RUNNING),
         job("m", run(1, -61, 0), gates=(use("hours", zone="UTC"),)),
     )
-    told.closings.append(Closed(gate="desk", from_at=at(60), to_at=at(120)))
-    told.changes.append(Changed(gate="desk", at=at(300), to=1))
+    told.closings.append(Closed(gate="desk", from_at=at(540), to_at=at(600)))
+    told.changes += [Changed(gate="desk", at=at(300), to=1), Changed(gate="desk", at=at(450), to=2)]
     rows = measured(told)
-    assert rows["desk"].capacity == 1
-    assert rows["desk"].full == pytest.approx(0.5)
+    assert rows["desk"].capacity == 2
+    assert rows["desk"].mean == pytest.approx(1)
+    assert rows["desk"].full == pytest.approx(0.25)
     assert rows["desk"].shut == pytest.approx(0.1)
     assert rows["hours"].shut == 1.0
     assert rows["hours"].mean is None
@@ -99,11 +102,29 @@ def test_curve_contains_the_same_time_as_the_total() -> None:
     assert set(curve.capacity) == {3}
 
 
+def test_use_that_ends_between_two_parts_of_a_curve_is_only_in_the_first() -> None:
+    told = history(
+        job("a", run(1, 0, 300), gates=(use("desk", amount=2),)),
+        job("b", run(1, 300, 600), gates=(use("desk"),)),
+    )
+    (curve,) = [one for one in UsageMeter(told, scenario()).curves() if one.gate == "desk"]
+    middle = len(curve.peak) // 2
+    assert curve.peak == (2,) * middle + (1,) * middle
+
+
 def test_percentiles_use_the_nearest_rank() -> None:
     found = percentiles(list(range(1, 101)))
     assert (found.p50, found.p90, found.p99, found.most) == (50, 90, 99, 100)
+    assert percentiles(list(range(1, 8))).p50 == 4
     assert percentiles([7]).p50 == percentiles([7]).most == 7
     assert percentiles([]).most == 0
+
+
+def test_wait_is_divided_into_the_part_behind_gates_and_the_rest() -> None:
+    late = replace(run(1, 10, 20, due=1), blocked_ms=4 * 60_000)
+    (waits,) = report(scenario(), history(job("a", late)), {}, []).waits
+    parts = (waits.total, waits.behind, waits.eligible)
+    assert [one.most for one in parts] == [9 * 60_000, 4 * 60_000, 5 * 60_000]
 
 
 def whole(name: str = "base") -> Report:
