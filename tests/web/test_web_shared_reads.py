@@ -8,7 +8,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from headway.contract.definitions import CloseGate, DefineRequest, LaneSpec
+from headway.contract.outcomes import Failed, SettleRequest
 from headway.contract.store import Store
 from headway.contract.views import (
     FlowsQuery,
@@ -27,8 +30,15 @@ from headway.stores import open_store
 from headway.testing.clock import FakeClock
 from headway.testing.jobs import JobFactory
 from headway.web.rendering import bars, line, meter, shares
-from headway.web.shared_reads import FRESH_S, GateTrack, OverviewHistory, SharedReads
+from headway.web.shared_reads import (
+    FRESH_S,
+    GateTrack,
+    Lateness,
+    OverviewHistory,
+    SharedReads,
+)
 from headway.web.stuck import ALIKE, find_stuck
+from tests.plain_jobs import claim, job
 from tests.web.test_web_live import Counted
 
 
@@ -83,8 +93,9 @@ def test_rate_is_unknown_after_one_read_and_then_covers_the_last_ten_seconds():
     assert history.rate("succeeded") is None
     history.note(overview(0, succeeded=1_000))
     assert history.rate("succeeded") is None
-    history.note(overview(20_000, succeeded=3_000))
-    assert history.rate("succeeded") == 100
+    for _ in range(2):
+        history.note(overview(20_000, succeeded=3_000))
+        assert history.rate("succeeded") == 100
     history.note(overview(25_000, succeeded=3_000))
     assert history.rate("succeeded") == 0
     assert history.rate("another") == 0
@@ -188,6 +199,33 @@ async def test_slow_read_is_cached_longer_except_for_the_freshest_data():
     assert await read_at("live", 201.4, took=0.5, fresh_s=FRESH_S) == 2
     reads.expire()
     assert await read_at("long", 201.5, took=0.05, fresh_s=2.0) == 3
+
+
+async def test_lateness_is_that_of_first_starts_since_the_job_was_due_and_existed():
+    clock = FakeClock()
+    store = open_store("memory://", clock=clock)
+    hour = 3_600_000
+    await store.enqueue([job(1, due_at=clock() - hour), job(2, due_at=clock() + 1_000)])
+    clock.advance(100)
+    (late,) = (await claim(store, request=1)).jobs
+    again = Failed(late.id, late.run, error="busy", after_ms=0)
+    await store.settle(SettleRequest(worker="w", outcomes=(again,)))
+    clock.advance(1_200)
+    assert len((await claim(store, request=2)).jobs) == 2
+    found = await SharedReads(store, REAL).lateness()
+    assert found == Lateness(starts=2, p50_ms=100, p99_ms=300)
+    await store.close()
+
+
+def test_use_is_recorded_of_a_bounded_number_of_gates_that_are_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("headway.web.shared_reads.GATES_KEPT", 2)
+    history = OverviewHistory()
+    gates = (gate(), *(replace(gate("a"), name=name) for name in ("one", "two", "three")))
+    for now in (1_000, 2_000):
+        history.note(replace(overview(now, succeeded=0), gates=gates))
+    assert {name: len(one.used) for name, one in history.gates.items()} == {"one": 2, "two": 2}
 
 
 class Listing:
