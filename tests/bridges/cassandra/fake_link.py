@@ -52,7 +52,8 @@ class FakeLink:
         self.asked.append(statement)
         found = list(getattr(self, f"_{statement.name.lower()}")(*values))
         start = int(after or 0)
-        size = self.page if statement is Cql.READ_BUCKET else len(found) or 1
+        paged = statement in {Cql.READ_BUCKET, Cql.LIST_REFUSED}
+        size = self.page if paged else len(found) or 1
         more = str(start + size).encode() if start + size < len(found) else None
         await self.after(statement, values)
         return RowPage(found[start : start + size], more)

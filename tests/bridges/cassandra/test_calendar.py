@@ -13,7 +13,7 @@ from headway.bridges.cassandra.rows import LONGEST_WRITE_MS
 from headway.contract.operate import Acted
 from headway.contract.store import Sent
 from headway.core.errors import IdConflict, InvalidValue, KeyConflict, OutcomeUnknown
-from headway.core.job import DEFAULT_POLICY, NewJob
+from headway.core.job import DEFAULT_POLICY, MAX_BATCH, NewJob
 from headway.core.state import State
 from tests.bridges.cassandra.world import HOUR, LEASE_MS, MINUTE, Engine, Killed, World
 
@@ -101,6 +101,23 @@ async def test_key_creates_one_job_in_the_calendar() -> None:
     with pytest.raises(KeyConflict):
         await world.calendar().enqueue([world.job(HOUR, key="k", kind="other")])
     assert world.link.left == 2
+
+
+async def test_same_text_divided_otherwise_into_tenant_and_key_is_another_job() -> None:
+    world = World()
+    jobs = [world.job(HOUR, tenant="a", key="b c"), world.job(HOUR, tenant="a b", key="c")]
+    sent = await world.calendar().enqueue(jobs)
+    assert sent == [Sent(job.id, created=True) for job in jobs]
+
+
+async def test_more_jobs_than_a_call_of_the_store_takes_are_moved_and_known_there() -> None:
+    world = World()
+    jobs = [world.job(HOUR) for _ in range(MAX_BATCH + 1)]
+    await world.calendar().enqueue(jobs)
+    await world.calendar().fetch(job.id for job in jobs)
+    assert (await world.made(), world.link.left) == (len(jobs), 0)
+    again = await world.calendar().enqueue(jobs)
+    assert again == [Sent(job.id, created=False) for job in jobs]
 
 
 @pytest.mark.parametrize("other", ["in the same call", "in the calendar"])

@@ -28,6 +28,7 @@ from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.core.gates.spec import GateUse
 from headway.core.job import JobPolicy, NewJob
 from headway.core.state import State
+from tests.bridges.cassandra.fake_link import FakeLink
 from tests.bridges.cassandra.world import HOUR, LEASE_MS, MINUTE, SETTINGS, Killed, World
 
 
@@ -320,8 +321,9 @@ async def test_lead_is_kept_while_a_partition_of_many_pages_is_read() -> None:
     assert others == [False] * 7
 
 
-async def test_job_refused_by_a_full_lane_stays_and_moves_later() -> None:
-    world = World()
+@pytest.mark.parametrize("page", [3, 100])
+async def test_job_refused_by_a_full_lane_stays_and_moves_later(page: int) -> None:
+    world = World(link=FakeLink(SETTINGS, page=page))
     await world.store.define(_limit("tight", 3))
     jobs = [world.job(HOUR + n, lane="tight") for n in range(5)]
     free = [world.job(HOUR + n, lane="wide") for n in range(5)]
@@ -363,7 +365,7 @@ async def test_bucket_with_immovable_rows_is_not_done() -> None:
 
 
 async def test_row_that_no_store_accepts_is_set_aside_with_the_reason() -> None:
-    world = World()
+    world = World(link=FakeLink(SETTINGS, page=1))
     good, bad, conflict = world.job(HOUR), world.job(HOUR), world.job(HOUR)
     await world.calendar().enqueue([good, bad, conflict])
     place = await world.lay(bad)
@@ -384,7 +386,9 @@ async def test_row_that_no_store_accepts_is_set_aside_with_the_reason() -> None:
     assert reader.progress.refused == 2
     assert await world.calendar().retry_refused() == 0
     key = next(one for one in world.link.refused if str(one) == bad.id)
-    world.link.refused[key] = (bad.due_at, row_of(bad), *world.link.refused[key][2:])
+    # Now on the second page.
+    aside = world.link.refused.pop(key)
+    world.link.refused[key] = (bad.due_at, row_of(bad), *aside[2:])
     assert await world.calendar().retry_refused() == 1
     assert await world.view(bad) is not None
     assert {str(one) for one in world.link.refused} == {conflict.id}
