@@ -148,8 +148,9 @@ async def test_waiting_pull_is_woken_by_the_first_job(queue: Queue) -> None:
     assert [job["job_id"] for job in await waiting] == [job_id]
 
 
-async def test_timed_out_pull_returns_nothing(queue: Queue) -> None:
-    reply = await queue.post("/pull", worker="w", lanes="mail", wait="1ms")
+@pytest.mark.parametrize("wait", ["0s", "1ms"])
+async def test_timed_out_pull_returns_nothing(queue: Queue, wait: str) -> None:
+    reply = await queue.post("/pull", worker="w", lanes="mail", wait=wait)
     assert (reply.json()["jobs"], reply.json()["lease_until"]) == ([], None)
 
 
@@ -246,6 +247,23 @@ async def test_job_can_be_dead_at_once(queue: Queue) -> None:
     assert said["status"] == "dead"
     shown = await queue.get(f"/jobs/{job['job_id']}")
     assert (shown["reason"], shown["error"]) == ("bad address", "bad address\nas the server said")
+    await queue.enqueue()
+    (job,) = await queue.pull()
+    assert (await queue.said("/fail", job, error="long " * 100, dead=True))["status"] == "dead"
+    assert len((await queue.get(f"/jobs/{job['job_id']}"))["reason"]) == 200
+
+
+async def test_type_that_the_server_knows_keeps_its_own_policy() -> None:
+    app = hw.App("memory://")
+
+    @app.job(name="t", retry=hw.Backoff(attempts=3))
+    async def work() -> None: ...
+
+    async with queueing(app=app) as (_, queue):
+        for lane, attempts in (("mail", 3), ("other", 5)):
+            job_id = await queue.enqueue(lane, type="t" if attempts == 3 else "unknown")
+            assert (await queue.get(f"/jobs/{job_id}"))["max_attempts"] == attempts
+    await app.close_async()
 
 
 # ------------------------------------------------------------------------------------ dead jobs
@@ -342,6 +360,14 @@ async def test_dead_jobs_are_listed_page_by_page_newest_first(queue: Queue) -> N
     assert listed == made[::-1]
 
 
+async def test_dead_jobs_of_other_lanes_are_not_listed_to_a_token(rig: Rig) -> None:
+    everyone = Queue(rig.http, rig.tokens[Role.ADMIN])
+    (ours,) = await dead(everyone, 1, "send_email")
+    await dead(everyone, 1, "other")
+    viewer = Queue(rig.http, await rig.token(Role.VIEWER, lanes=["send_*"]))
+    assert [row["job_id"] for row in (await viewer.get("/dead"))["rows"]] == [ours]
+
+
 async def dead(queue: Queue, count: int, lane: str = "mail") -> list[str]:
     made = [await queue.enqueue(lane) for _ in range(count)]
     for job in await queue.pull(lane):
@@ -396,6 +422,16 @@ async def test_listing_for_retries_ends_at_the_last_scheduled_job(
         monkeypatch.setattr(rig.store, "read", observed)
         assert (await queue.lane())["statuses"]["queued"] == 3
         assert limits == [3]
+
+
+async def test_lane_says_that_not_all_of_very_many_scheduled_jobs_were_examined(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        await queue.enqueue(due="1h")
+    assert (await queue.lane())["exact"]
+    monkeypatch.setattr("headway.systems.lanes.views.PAGES", 0)
+    assert not (await queue.lane())["exact"]
 
 
 async def test_lanes_target_is_shown_beside_its_latency() -> None:
@@ -528,6 +564,8 @@ async def test_tenants_producer_sees_and_creates_only_its_own(rig: Rig) -> None:
     for name in (job_id, "order 1"):
         assert (await rig.http.get(f"/jobs/{name}", headers=headers)).status_code == 404
     assert await other.enqueue(job_id="order 1") != job_id
+    # Without a tenant, the name is one of jobs without a tenant.
+    assert (await rig.call(Role.VIEWER, "GET", "/jobs/order 1")).status_code == 404
     stolen = await other.post("/enqueue", lane="mail", type="t", tenant="acme")
     assert stolen.status_code == 403
 

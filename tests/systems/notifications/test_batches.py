@@ -61,13 +61,17 @@ async def test_error_of_a_batch_reaches_each_of_its_calls_and_no_other() -> None
     assert [str(one) for one in found] == ["away", "away", "6"]
 
 
-async def test_cancelled_caller_takes_nothing_from_the_others() -> None:
+@pytest.mark.parametrize("fails", [False, True])
+async def test_cancelled_caller_takes_nothing_from_the_others(*, fails: bool) -> None:
     work = Work()
+    work.fails = fails
     batches = Batches(work, 2)
     gone, stays = (asyncio.create_task(batches.ask(n)) for n in (1, 2))
     await begun(work, 1)
     gone.cancel()
     work.free.release()
-    assert await stays == 4
+    async with asyncio.timeout(60):
+        (found,) = await asyncio.gather(stays, return_exceptions=True)
+    assert str(found) == ("away" if fails else "4")
     with pytest.raises(asyncio.CancelledError):
         await gone
