@@ -19,6 +19,7 @@ def test_log_is_private_json_and_is_rotated_when_full(
     assert (folders.LOG_SIZE, folders.LOG_KEEP) == (10_000_000, 5)
     monkeypatch.setattr(folders, "LOG_SIZE", 2_000)
     one = Folders(root=tmp_path / "state")
+    one.logs.mkdir(parents=True, mode=0o755)
     one.make()
     write_log(one)
     for number in range(300):

@@ -82,7 +82,8 @@ async def test_starts_ends_and_errors_are_announced_on_request(tmp_path, reposit
         ]  # fmt: skip
         (bad,) = [told for told in receiver.taken if told["title"] == "bad: error"]
         assert "failed: status 3" in bad["message"]
-        assert bad["type"] == "failure"
+        types = {told["title"]: told["type"] for told in receiver.taken}
+        assert (types["bad: error"], types["bad: start"]) == ("failure", "success")
         notices = (await one.get("/notices"))["notices"]
         assert {told["event"] for told in notices} == {"start", "complete", "error"}
         assert notices[0]["at"] >= notices[-1]["at"]

@@ -141,9 +141,23 @@ def test_token_is_not_shown_as_part_of_an_unknown_url() -> None:
     assert said == b"remote: see https://***@host/x and ssh://***@host/y"
 
 
-def test_password_is_a_secret_however_short():
-    found = read_repository("https://ada:s3@host/a/b", folder=Path("/"))
-    assert cleaned("fatal: s3 is wrong", *found.secrets) == b"fatal: *** is wrong"
+@pytest.mark.parametrize(
+    ("login", "secret"), [("ada:s3", "s3"), ("ada:s%33", "s3"), ("abcd1234", "abcd1234")]
+)
+def test_password_is_a_secret_however_short_and_so_is_a_token(login: str, secret: str):
+    found = read_repository(f"https://{login}@host/a/b", folder=Path("/"))
+    assert cleaned(f"fatal: {secret} is wrong", *found.secrets) == b"fatal: *** is wrong"
+
+
+def test_secret_that_contains_another_is_masked_as_a_whole():
+    found = read_repository("https://ada:s3@host/a/b?token=s3cret", folder=Path("/"))
+    assert cleaned("fatal: token=s3cret is wrong", *found.secrets) == b"fatal: *** is wrong"
+
+
+def test_long_paths_that_differ_at_their_ends_have_different_keys_of_a_bounded_length():
+    one, two = (key(f"https://host/{'a' * 500}{end}") for end in "xy")
+    assert one != two
+    assert len(one) == len(two) < 500
 
 
 def cleaned(text: str, *secrets: str) -> bytes:

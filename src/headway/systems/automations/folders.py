@@ -115,8 +115,6 @@ def write_log(folders: Folders) -> None:
     """Also write the system's log to `dispatcher.log`."""
     path = folders.logs / "dispatcher.log"
     for old in [one for one in _log.handlers if isinstance(one, LogFile)]:
-        if old.baseFilename == str(path):
-            return
         _log.removeHandler(old)
         old.close()
     handler = LogFile(path, size=LOG_SIZE, keep=LOG_KEEP)
