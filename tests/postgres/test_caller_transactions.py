@@ -56,9 +56,10 @@ def test_callers_own_settings_stay_unchanged(inserts: CallerInserts, caller_url:
 def test_transaction_starts_as_the_caller_wants_it(inserts: CallerInserts, caller_url: str):
     with psycopg.connect(caller_url) as db:
         db.isolation_level = IsolationLevel.SERIALIZABLE
-        db.deferrable = False
+        db.deferrable = True
         inserts.enqueue(db, [job(1)])
         assert db.execute("SHOW transaction_isolation").fetchone() == ("serializable",)
+        assert db.execute("SHOW transaction_deferrable").fetchone() == ("on",)
         db.rollback()
     assert there(caller_url) == 0
 

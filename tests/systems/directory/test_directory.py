@@ -14,6 +14,7 @@ from sqlalchemy import text
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.systems.directory import engines
 from headway.systems.directory.database import Directory
+from headway.systems.directory.records import MOST_FAULTS, ImportReport
 from headway.systems.field_service import SCHEMAS
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 from tests.servers.process import LIMIT
@@ -31,6 +32,16 @@ def directory_of(url: str) -> Directory:
 def proxy(fast_postgres_server: PostgresServer | GivenPostgres) -> Iterator[Proxy]:
     with fresh_database(fast_postgres_server.url) as url, Proxy(url) as made:
         yield made
+
+
+def test_refused_rows_of_an_import_are_all_counted_and_the_first_found_are_shown_by_row() -> None:
+    whole, part = ImportReport(rows=900), ImportReport()
+    whole.refuse(700, "late")
+    for row in range(1, MOST_FAULTS + 51):
+        part.refuse(row, "early")
+    whole.add(part)
+    assert whole.refused == MOST_FAULTS + 51
+    assert [one.row for one in whole.faults] == [*range(1, MOST_FAULTS), 700]
 
 
 async def names(directory: Directory) -> list[str]:
