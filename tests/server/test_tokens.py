@@ -97,9 +97,9 @@ async def test_repeat_under_one_idempotency_key_creates_no_second_token(rig: Rig
     boss = await rig.token(ADMIN, name="boss")
     theirs = (await rig.call(boss, "POST", "/v1/tokens", body, headers=headers)).json()
     assert theirs["id"] != first["id"]
-    other = {"name": "shop", "roles": ["admin"]}
-    reply = await rig.call(ADMIN, "POST", "/v1/tokens", other, headers=headers)
-    problem(reply, 409, "id_conflict")
+    for other in ({"roles": ["admin"]}, {"tenants": ["acme"]}, {"closes": ["rate:*"]}):
+        reply = await rig.call(ADMIN, "POST", "/v1/tokens", {**body, **other}, headers=headers)
+        problem(reply, 409, "id_conflict")
 
 
 async def test_no_token_exceeds_the_one_that_creates_it(rig: Rig):

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from headway.core.errors import InvalidValue, StoreUnavailable
 from headway.systems.directory import engines
 from headway.systems.directory.database import Directory
-from headway.systems.directory.records import MOST_FAULTS, ImportReport
+from headway.systems.directory.records import MOST_FAULTS, RESERVED, ImportReport, id_from_name
 from headway.systems.field_service import SCHEMAS
 from tests.servers.postgres import GivenPostgres, PostgresServer, fresh_database
 from tests.servers.process import LIMIT
@@ -42,6 +42,11 @@ def test_refused_rows_of_an_import_are_all_counted_and_the_first_found_are_shown
     whole.add(part)
     assert whole.refused == MOST_FAULTS + 51
     assert [one.row for one in whole.faults] == [*range(1, MOST_FAULTS), 700]
+
+
+@pytest.mark.parametrize("name", ["Nearby", "import", "李"])
+def test_id_from_a_name_is_a_path_of_no_other_route(name: str) -> None:
+    assert id_from_name(name) not in {"", *RESERVED}
 
 
 async def names(directory: Directory) -> list[str]:
