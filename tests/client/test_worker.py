@@ -11,8 +11,9 @@ from headway.client.address import ServerAddress
 from headway.client.remote_store import RemoteStore
 from headway.contract.claims import BeatRequest, ClaimReply, ClaimRequest
 from headway.contract.definitions import DefineRequest, LaneSpec, Role, SetLane
+from headway.contract.operate import Acted, ActRequest, Edit, Verb
 from headway.contract.outcomes import Succeeded, Verdict
-from headway.contract.views import StatsQuery, WorkersQuery
+from headway.contract.views import JobQuery, StatsQuery, WorkersQuery
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.stores.memory import MemoryStore
@@ -304,4 +305,18 @@ async def test_signal_url_of_the_oldest_run_is_forgotten(monkeypatch: pytest.Mon
         request = ClaimRequest(worker="w", request=1, lanes=(("main", 1),), n=3, free=3)
         runs = [f"{one.id}:{one.run}" for one in (await remote.claim(request)).jobs]
         assert [remote.signal_url(run) is None for run in runs] == [True, False, False]
+        await remote.close()
+
+
+async def test_edit_changes_priority_due_time_and_arguments() -> None:
+    async with serving(tokens=False) as rig:
+        remote = RemoteStore(ServerAddress(url=rig.url))
+        id = await rig.send(None)
+        due_at = remote.wall_at() + 3_600_000
+        edit = Edit(priority=9, due_at=due_at, args=b'{"n":2}')
+        request = ActRequest(request="1", ids=(id,), verb=Verb.EDIT, edit=edit, author="ada")
+        assert [one.answer for one in await remote.act(request)] == [Acted.DONE]
+        view = await rig.store.read(JobQuery(id=id))
+        assert view is not None
+        assert (view.priority, view.due_at, view.args) == (9, due_at, b'{"n":2}')
         await remote.close()
