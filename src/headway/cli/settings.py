@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_origin
 from urllib.parse import urlsplit
@@ -180,7 +181,8 @@ def misspelt_variables() -> list[str]:
         if name == variable or name.partition("__")[0] in known:
             continue
         # Others belong to something else, such as those that Kubernetes sets for its services.
-        if meant := did_you_mean(name, known, before=PREFIX):
+        if near := get_close_matches(name, known, n=1):
+            meant = f"did you mean {PREFIX}{near[0]}?"
             notes.append(f"note: the variable {variable} is not read ({meant})")
     return notes
 
