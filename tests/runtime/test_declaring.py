@@ -368,7 +368,7 @@ def test_follow_up_that_looks_misspelt_causes_a_warning(
         ({"fair": "user"}, "fair of the lane 'calls' is 'user'"),
         ({"weights": {"a": 2}}, "has weights, but is not fair"),
         ({"fair": "tenant", "weights": {"a": 0}}, "the weight of 'a' is 0"),
-        ({"fair": "tenant", "weights": {"a": 10_001}}, "the weight of 'a' is 10001"),
+        ({"fair": "tenant", "weights": {"a": 1_000_001}}, "the weight of 'a' is 1000001"),
         ({"concurrency": -1}, "concurrency of the lane 'calls' is -1"),
         ({"maxbacklog": 5}, "unknown option 'maxbacklog'"),
         ({"lease": 30}, "lease of the lane 'calls': a duration cannot be parsed from 30"),

@@ -9,8 +9,8 @@ from functools import lru_cache
 from itertools import accumulate
 from math import gcd
 
-MAX_WEIGHT = 10_000
-"""Maximum weight of a tenant: a start counts in whole millionths, at least 100 of them."""
+MAX_WEIGHT = 1_000_000
+"""Maximum weight of a tenant: a start counts as its reciprocal, in whole millionths."""
 
 
 @dataclass(slots=True, kw_only=True)
