@@ -10,6 +10,7 @@ import pytest
 
 import headway as hw
 from headway.contract.outcomes import Succeeded
+from headway.core.claim import _Round  # pyright: ignore[reportPrivateUsage]
 from headway.core.flow import FlowView
 from headway.core.gates.spec import GateSpec, GateUse
 from headway.stores.ledger import lane_claim
@@ -23,6 +24,7 @@ from headway.testing.conformance.rig import Rig
 from headway.testing.dump import compare, dump
 from headway.testing.jobs import use_of
 from tests.depth import DEPTH
+from tests.redis.claim_cases import World, decided, world
 
 LINE = hw.Slots("line", 3)
 POOL = hw.Pool("pool", {"a": 2, "b": 1})
@@ -121,3 +123,58 @@ async def test_leaving_flows_unread_makes_no_difference(
 
 def _unless_again(jobs: Any, next_at: int | None, again: bool) -> Any:
     return jobs, None if again else next_at, again
+
+
+def test_round_that_ends_early_decides_as_if_it_examined_every_flow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = random.Random(DEPTH)
+    worlds = [world(drawn) for _ in range(3_000)]
+    ended: list[bool] = []
+    ends = _Round.is_over
+
+    def is_over(one: _Round, flows: Sequence[FlowView]) -> bool:
+        ended.append(bool(one.queue) and ends(one, flows))
+        return ended[-1]
+
+    monkeypatch.setattr(_Round, "is_over", is_over)
+    early = [decided(one) for one in worlds]
+    assert 100 < sum(ended) < len(ended) - 100
+    monkeypatch.setattr(_Round, "is_over", lambda *_: False)
+    assert early == [decided(one) for one in worlds]
+
+
+def test_flows_that_may_reserve_permits_are_examined_in_their_order() -> None:
+    def flow(number: int, **shared: int) -> World:
+        head = {"order": [5, 10, number], "id": f"{number}", "keyed": [], "ticket": None}
+        return {
+            "flow": number,
+            "tenant": "",
+            "shared": [*shared.items()],
+            "gated": True,
+            "heads": [{**head, "candidates": []}],
+            "more": False,
+        }
+
+    def gate(name: str, free: int) -> World:
+        rest = {"members": [], "strategy": "least_used", "last": ""}
+        return {"name": name, "kind": "slots", "most": 9, "free": free, **rest}
+
+    gates = {"full": 0, "line": 0, "seats": 0, "desk": 1}
+    answer = decided(
+        {
+            # The third takes the desk first, so the fourth, which needs it, too, reserves nothing.
+            "flows": [
+                flow(1, full=1),
+                flow(4, seats=2, desk=1),
+                flow(3, line=2, desk=2),
+                flow(2, full=1),
+            ],
+            "gates": {name: gate(name, free) for name, free in gates.items()},
+            "parked": [],
+            "n": 9,
+            "free": 9,
+            "fairness": None,
+        }
+    )
+    assert answer["reserved"] == {"line": ["3", 2], "desk": ["3", 2]}
