@@ -231,7 +231,7 @@ async def test_cached_tokens_are_trusted_for_a_while_only_during_an_outage(*, is
     await store.close()
 
 
-async def test_last_use_of_a_token_is_stored_from_time_to_time_and_at_the_end():
+async def test_last_use_of_a_token_is_stored_from_time_to_time_after_an_outage_and_at_the_end():
     app, clock = hw.App(store=open_store("memory://")), Hand()
     async with serving(app=app) as rig:
         text = await rig.token(Role.VIEWER)
@@ -240,10 +240,14 @@ async def test_last_use_of_a_token_is_stored_from_time_to_time_and_at_the_end():
     (stopped,) = await app.store.read(TokensQuery(ids=(token,)))
     assert stopped.used_at is not None
     clock.now = stopped.used_at / 1000
-    callers = Authenticator(app.store, clock, open_here=False)
+    store = Leaving(app.store)
+    callers = Authenticator(store, clock, open_here=False)
     for _ in range(2):
         clock.now += 3
         assert await callers.caller(text) is not None
+    store.away = True
+    await callers.note()  # fails, and is repeated by the next
+    store.away = False
     await callers.note()
     (later,) = await app.store.read(TokensQuery(ids=(token,)))
     assert later.used_at == clock.wall_at() > stopped.used_at + 5_000

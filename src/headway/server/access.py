@@ -204,6 +204,7 @@ class Authenticator:
             items = (NoteUse(used=tuple(used.items())),)
             await self._store.define(DefineRequest(items=items, author="server"))
         except StoreError as error:
+            self._used = used | self._used
             _log.warning("token uses not stored error=%r", str(error))
 
     async def _authenticate(self, authorization: str | None) -> Caller:
