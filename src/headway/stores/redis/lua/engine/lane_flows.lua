@@ -218,15 +218,16 @@ local function room(view, amount)
   return times
 end
 
--- Return when a gate that lacks an amount opens, if known; the first time, add the lane to it, to be
--- woken when it has room.
-local function opening_of(work, view, amount)
-  local place = amount .. ':' .. view.name
+-- Return when a gate that lacks an amount opens by itself, if known; the first time, add the lane to
+-- it, to be woken when it has room.
+--   full: it only lacks room, so that this is not known.
+local function opening_of(work, gate, amount, full)
+  local place = amount .. ':' .. gate.name
   local known = work.opening[place]
   if known == nil then
-    known = CachedGates.opens_at(work.cache, view, view.template, amount) or false
+    known = not full and CachedGates.opens_at(work.cache, gate, gate.template, amount) or false
     work.opening[place] = known
-    CachedGates.remember_lane(work.cache, view.name, view.template, work.lane)
+    CachedGates.remember_lane(work.cache, gate.name, gate.template, work.lane)
   end
   return known or nil
 end
@@ -238,7 +239,7 @@ local function when_open(work, flow, order)
   for _, one in ipairs(work.shared[flow].gates) do
     local view, amount = one[1], one[2]
     if not GateView.fits(view, amount, order) then
-      local at = opening_of(work, view, amount)
+      local at = opening_of(work, view, amount, false)
       if at == nil and view.reserved and GateView.fits(view, amount) then
         at = view.reserved.until_at
       end
@@ -346,11 +347,7 @@ local function skip_if_full(work, flow, known)
   hold(work, flow, {})
   work.stopped[flow] = true
   LaneFlows.begin_closed_period(flow)
-  local place = use.amount .. ':' .. use.name
-  if work.opening[place] == nil then
-    work.opening[place] = false
-    CachedGates.remember_lane(work.cache, use.name, use.template, work.lane)
-  end
+  opening_of(work, use, use.amount, true)
   return true
 end
 
