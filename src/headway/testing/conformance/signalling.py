@@ -404,6 +404,25 @@ class SignalGroup(ConformanceGroup):
         assert (reply.answer, reply.state) == (SignalResult.APPLIED, State.RUNNING)
         assert ["RINGING" in line.what for line in (await rig.view(run.id)).trail] == [True]
 
+    @pytest.mark.parametrize("handed_over", [True, False])
+    async def test_early_note_is_kept_and_labels_the_job_even_after_its_end(
+        self, rig: Rig, handed_over: bool
+    ) -> None:
+        run = await rig.start()
+        if handed_over:
+            assert (await rig.signal("SM55")).answer is SignalResult.KEPT
+        note = await rig.signal("SM55", kind=SignalKind.NOTE, label="DELIVERED", event="dlr")
+        assert note.answer is SignalResult.KEPT
+        if handed_over:
+            await rig.worker.report(HandedOver(run.id, run.run, key="SM55", timeout_ms=9_000))
+        else:
+            await rig.worker.report(KnownAs(run.id, run.run, key="SM55"))
+        view = await rig.view(run.id)
+        assert view.state is (State.SUCCEEDED if handed_over else State.RUNNING)
+        assert ["DELIVERED" in line.what for line in view.trail] == [True]
+        again = await rig.signal("SM55", kind=SignalKind.NOTE, label="DELIVERED", event="dlr")
+        assert again.answer is SignalResult.ALREADY
+
     async def test_known_key_finds_the_run_for_notes_after_its_end(self, rig: Rig) -> None:
         call = await dial(rig)
         await call.worker.report(KnownAs(call.id, call.run, key="SM55"))

@@ -172,13 +172,13 @@ def _keep(step: Step, event: Signal, scope: str, row: JobRow | None = None) -> S
 def apply_kept(step: Step, row: JobRow, key: str) -> None:
     """Apply the events that arrived for a key before its run awaited them."""
     for kept in step.kept_events(key):
-        if row.state is not State.AWAITING:
-            break
         event = decode_signal(kept.payload)
-        step.ledger.signals.drop([kept])
-        has_expired = kept.kept_until is not None and kept.kept_until <= step.ledger.now
-        if not has_expired and _earlier_result(step, event, row) is None:
-            _apply(step, event, row, row.run, kept.at)
+        # A note labels the job in any state, also after an event kept before it has ended the run.
+        if row.state is State.AWAITING or event.kind is SignalKind.NOTE:
+            step.ledger.signals.drop([kept])
+            has_expired = kept.kept_until is not None and kept.kept_until <= step.ledger.now
+            if not has_expired and _earlier_result(step, event, row) is None:
+                _apply(step, event, row, row.run, kept.at)
 
 
 def _apply(step: Step, event: Signal, row: JobRow, run: int, at: int) -> SignalResult:

@@ -93,14 +93,14 @@ end
 -- Apply the events that arrived for a key before its run awaited them.
 function ApplySignal.apply_kept(step, row, key)
   for _, kept in ipairs(Signals.kept(key)) do
-    if row.state ~= 'awaiting' then
-      break
-    end
     local event = cmsgpack.unpack(kept.payload)
-    Signals.drop({ kept })
-    local has_expired = kept.kept_until ~= nil and kept.kept_until <= Time.now
-    if not has_expired and ApplySignal.earlier_result(step, event, row) == nil then
-      ApplySignal.apply(step, event, row, row.run, kept.at)
+    -- A note labels the job in any state, also after an event kept before it has ended the run.
+    if row.state == 'awaiting' or event.kind == 'note' then
+      Signals.drop({ kept })
+      local has_expired = kept.kept_until ~= nil and kept.kept_until <= Time.now
+      if not has_expired and ApplySignal.earlier_result(step, event, row) == nil then
+        ApplySignal.apply(step, event, row, row.run, kept.at)
+      end
     end
   end
 end
