@@ -19,6 +19,7 @@ from headway.contract.outcomes import (
 )
 from headway.contract.signals import Decided, SignalResult
 from headway.contract.store import Sent
+from headway.core.check import LATEST
 from headway.core.errors import InvalidValue
 from headway.core.gates.slots import Slots
 from headway.core.job import MAX_PRIORITY, FollowUp, JobPolicy
@@ -167,6 +168,24 @@ class ActGroup(ConformanceGroup):
         rig.clock.advance(4_000)
         run = await rig.worker.take_one()
         assert (run.priority, run.args) == (9, b'{"number":2}')
+
+    async def test_job_edited_to_another_due_time_expires_as_long_after_it(self, rig: Rig) -> None:
+        now = rig.clock()
+        jobs = await rig.add_many(3, due_at=now + 1_000, expires_at=now + 4_000)
+        later, sooner, last = (job.id for job in jobs)
+        await rig.act(Verb.EDIT, later, edit=Edit(due_at=now + 6_000))
+        await rig.act(Verb.EDIT, sooner, edit=Edit(due_at=now))
+        await rig.act(Verb.EDIT, last, edit=Edit(due_at=LATEST))
+        assert [(await rig.view(job)).expires_at for job in (later, sooner, last)] == [
+            now + 9_000,
+            now + 3_000,
+            LATEST,
+        ]
+        await rig.pass_time(3_000)
+        view = await rig.view(sooner)
+        assert (view.state, view.reason) == (State.DEAD, "expired")
+        await rig.pass_time(3_000)
+        assert await rig.worker.take_ids(9) == [later]
 
     @each_bad_note
     async def test_action_with_an_invalid_reason_is_refused_and_writes_nothing(

@@ -181,6 +181,9 @@ def _edit_fields(row: JobRow, edit: Edit) -> None:
     if edit.priority is not None:
         row.priority = edit.priority
     if edit.due_at is not None:
+        if row.expires_at is not None:
+            # It says how long after its due time the job may still start.
+            row.expires_at = max(0, min(row.expires_at + edit.due_at - row.due_at, LATEST))
         row.due_at = edit.due_at
     if edit.args is not None:
         if not row.body:

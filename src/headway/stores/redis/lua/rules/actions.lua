@@ -7,6 +7,7 @@ local Actions = {}
 
 local FINAL = { cancelled = true, dead = true, succeeded = true }
 local HELD = { awaiting = true, running = true }
+local LATEST = 253402300799999
 local QUEUED = { parked = true, scheduled = true, waiting = true }
 
 function Actions.cancel(step, row, request)
@@ -108,6 +109,10 @@ function Actions.edit_fields(row, edit)
     row.priority = edit.priority
   end
   if edit.due_at ~= nil then
+    if row.expires_at ~= nil then
+      -- It says how long after its due time the job may still start.
+      row.expires_at = math.max(0, math.min(row.expires_at + edit.due_at - row.due_at, LATEST))
+    end
     row.due_at = edit.due_at
   end
   if edit.args ~= nil then
