@@ -230,6 +230,30 @@ async def test_missing_jobs_are_spread_over_a_window_that_grows_with_their_numbe
     assert (await sync.scan(leads)).missing == 0
 
 
+async def test_missing_jobs_that_expire_are_spread_over_half_of_the_time_until_then() -> None:
+    clock = FakeClock()
+    app = hw.App(store=open_store("memory://", clock=clock))
+
+    @app.job()
+    async def code(n: int) -> None: ...
+
+    @app.source(rate=100)
+    def codes() -> Iterator[hw.NewJob]:
+        for n in range(2 * MAX_BATCH):
+            yield code.make(n=n, key=f"n{n}").changed(expires_at=clock() + 8_000)
+
+    await app.declare()
+    assert (await sync(app, codes).scan(codes)).window_ms == 20_000
+    query = JobsQuery(kind="code", limit=MAX_BATCH)
+    first = await app.store.read(query)
+    second = await app.store.read(replace(query, cursor=first.cursor))
+    for page in (first, second):
+        delays = sorted(job.due_at - clock() for job in page.rows)
+        assert len(delays) == MAX_BATCH
+        assert 0 <= delays[0] < 1_000
+        assert 3_000 < delays[-1] <= 4_000
+
+
 async def test_each_page_of_missing_jobs_has_its_own_part_of_the_window() -> None:
     clock = FakeClock()
     app = hw.App(store=open_store("memory://", clock=clock))

@@ -282,10 +282,15 @@ def _checked_in_flight(one: Any) -> InFlight:  # noqa: ANN401  (whatever the sou
 def _spread(job: NewJob, now: int, from_ms: int, to_ms: int) -> NewJob:
     """Give a job that is due another due time, within a window from now; leave others unchanged.
 
-    The place in the window is a hash of the job's key.
+    The place in the window is a hash of the job's key. Of a window that is too long for a job that
+    expires, it is in the first half of the time until then.
     """
     if job.due_at is not None and job.due_at > now:
         return job
+    if job.expires_at is not None:
+        half = max(0, job.expires_at - now) // 2
+        if to_ms > half:
+            from_ms, to_ms = 0, half
     due_at = now + from_ms + int(draw(job.key or job.id) * (to_ms - from_ms))
     return job.changed(due_at=due_at)
 
