@@ -150,7 +150,8 @@ class Store(Protocol):
         A known job is left unchanged unless it is marked as `newer`. If the signal key is the
         reference of a run, its runs are counted on from there.
 
-        Guard: as for enqueue. Permits are taken even beyond the capacity, since they are in use.
+        Guard: as for enqueue, but no lane is full: the work is under way. Permits are taken even
+        beyond the capacity, since they are in use.
         """
         ...
 

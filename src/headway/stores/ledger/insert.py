@@ -481,7 +481,8 @@ def insert_new(
 
     Args:
         cache: the step's gates; hours used for the first time are added to it. The caller saves it.
-        limited: whether a lane's `max_backlog` applies; follow-ups are never refused.
+        limited: whether a lane's `max_backlog` applies: to new work, not to follow-ups, fires, and
+            work that is under way.
         derived: whether the ids are derived; if another job has one, the next id of its series is
             used instead of reporting a conflict.
         created: creation times by job id; the other jobs are created now.

@@ -334,6 +334,14 @@ class RestoreGroup(ConformanceGroup):
         assert view.state is State.AWAITING
         assert view.created_at == view.runs[0].claimed_at == created_at
 
+    async def test_work_in_flight_is_restored_even_if_its_lane_is_full(self, rig: Rig) -> None:
+        await rig.define(DeclareLane(spec=LaneSpec(name=LANE, max_backlog=1)))
+        await rig.add()
+        job = rig.jobs.make()
+        reply = await rig.store.restore([under_way(rig, job, "call-1")])
+        assert reply == [Sent(job.id, created=True)]
+        assert await rig.state(job.id) is State.AWAITING
+
     async def test_restored_job_is_never_dispatched(self, rig: Rig) -> None:
         job = rig.jobs.make()
         await rig.store.restore([under_way(rig, job, "call-1")])

@@ -111,7 +111,7 @@ def _insert(step: Step, jobs: Sequence[InFlight]) -> list[Sent]:
     new = [one.job for one in jobs if one.job.id not in known]
     # Its run started before the restore, and a job is never younger than its run.
     created = {one.job.id: min(step.ledger.now, one.since_at) for one in reversed(jobs)}
-    made = iter(insert_new(step.ledger, step.cache, new, created=created))
+    made = iter(insert_new(step.ledger, step.cache, new, limited=False, created=created))
     return [Sent(one.job.id, created=False) if one.job.id in known else next(made) for one in jobs]
 
 

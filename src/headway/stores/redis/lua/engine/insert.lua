@@ -319,7 +319,7 @@ end
 -- Insert jobs that do not exist yet, all or none, within a step.
 --   cache: the step's gates; new hours are added to it, and the caller saves it.
 --   jobs: by the names of NewJob; jobs that share gates or policy have the same table.
---   limited: whether a lane's `max_backlog` applies; follow-ups are never refused.
+--   limited: whether a lane's `max_backlog` applies.
 --   derived: whether the ids are derived; an id that another job has is replaced by the next of its
 --   series, in the given job, and is no conflict.
 -- Return {id, created} for each. Refuse with KeyConflict, IdConflict, UnknownGate, InvalidValue or

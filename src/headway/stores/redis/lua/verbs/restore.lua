@@ -58,7 +58,7 @@ local function insert(step, request)
       new[#new + 1] = one.job
     end
   end
-  local made, n = Insert.insert_new(step.cache, new, true), 0
+  local made, n = Insert.insert_new(step.cache, new, false), 0
   for place, one in ipairs(request.jobs) do
     if known[one.job.id] then
       replies[place] = { id = one.job.id, created = false }
