@@ -10,7 +10,14 @@ from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
 from headway.core.state import State
-from headway.testing.conformance.rig import AUTHOR, REASON, ConformanceGroup, Rig
+from headway.testing.conformance.rig import (
+    AUTHOR,
+    REASON,
+    ConformanceGroup,
+    Rig,
+    for_candidate,
+    policy_with,
+)
 from headway.testing.conformance.worker import LANE, LEASE_MS
 from headway.testing.jobs import keyed, use_of
 
@@ -126,6 +133,37 @@ class WhyGroup(ConformanceGroup):
         (gate,) = why.closed
         assert (gate.name, gate.holders[0].job) == ("phone:1", first.id)
         assert "phone:1" in why.sentence
+
+    async def test_cascade_is_blocked_only_if_no_candidate_is_free(self, rig: Rig) -> None:
+        seat = Slots(for_candidate("seat"), 1)
+        policy = policy_with(cascade=True)
+        await rig.declare(seat)
+        await rig.add(candidates=("ann",), gates=(use_of(seat),), policy=policy)
+        await rig.worker.take_one()
+        uses = (use_of(seat), use_of(PHONE, phone="1"))
+        await rig.declare(PHONE)
+        job = await rig.add(candidates=("ann", "bob"), gates=uses, policy=policy)
+        why = await rig.why(job.id)
+        assert (why.shown, why.closed, why.place) == ("ready", (), 1)
+        await rig.close_gate("seat:ann", rig.clock() + 9_000)
+        await rig.cap("seat:bob", 0)
+        why = await rig.why(job.id)
+        assert (why.shown, why.never_fits) == ("blocked", ("seat:bob",))
+        assert [gate.name for gate in why.closed] == ["seat:ann", "seat:bob"]
+        await rig.reset("seat:bob")
+        await rig.close_gate("seat:bob", rig.clock() + 5_000)
+        await rig.close_gate("phone:1", rig.clock() + 6_000)
+        why = await rig.why(job.id)
+        assert [gate.name for gate in why.closed] == ["seat:ann", "phone:1", "seat:bob"]
+        assert why.next_at == rig.clock() + 6_000
+        await rig.worker.take(9)
+        why = await rig.why(job.id)
+        assert why.state is State.PARKED
+        # The gate at which it waits is the first candidate's.
+        assert why.next_at == rig.clock() + 9_000
+        await rig.open_gate("phone:1")
+        await rig.open_gate("seat:bob")
+        assert [gate.name for gate in (await rig.why(job.id)).closed] == ["seat:ann"]
 
     async def test_first_ten_holders_and_their_number_are_shown(self, rig: Rig) -> None:
         wide = Slots("wide", 12)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headway.contract.views import GateState, WhyQuery, WhyView
-from headway.core.cascade import CANDIDATE, in_turn
+from headway.core.cascade import in_turn
 from headway.core.duration import format_duration
 from headway.core.gates.spec import GateUse
 from headway.core.instant import format_instant
@@ -27,7 +29,12 @@ def read_why(ledger: Ledger, query: WhyQuery) -> WhyView | None:
 
 
 class _Why:
-    """One job's reasons."""
+    """One job's reasons.
+
+    Attributes:
+        ways: the closed gates in the turn of each candidate; those of one must open. Outside
+            cascades there is one.
+    """
 
     def __init__(self, ledger: Ledger, row: JobRow) -> None:
         self.ledger = ledger
@@ -37,6 +44,7 @@ class _Why:
         self.closed: list[GateState] = []
         self.amounts: dict[str, int] = {}
         self.never: list[str] = []
+        self.ways: list[list[str]] = []
         self.workers = sum(
             1
             for one in ledger.workers.all()
@@ -49,22 +57,31 @@ class _Why:
         row = self.row
         flow = self.ledger.jobs.flow(row.flow)
         closed = [view.name for view in self.cache.implicit_of(flow) if not view.fits(1)]
-        for use in (*flow.shared, *row.keyed):
-            for one in self._uses_in_turn(use):
-                view = self.cache.view(one)
-                if view.never_fits(one.amount):
-                    self.never.append(one.name)
-                if not view.fits(one.amount, row.order):
-                    closed.append(one.name)
-                    self.amounts[one.name] = one.amount
-        if closed:
-            self.closed += gate_states(self.cache, closed)
+        closed += self._closed_of(flow.shared)
+        # A cascade needs the gates of one of its candidates; once parked, of the one it waits for.
+        names = row.cascade.order()[:CANDIDATES] if row.cascade is not None else ("",)
+        turns = [[in_turn(use, name) for use in row.keyed] for name in names]
+        shut = [self._closed_of(turn) for turn in turns]
+        if row.parked_at is None and not all(shut):
+            shut = []
+        each = dict.fromkeys(name for one in shut for name in one)
+        if closed or each:
+            self.closed += gate_states(self.cache, [*closed, *each])
+        needed = [(one.name, self.amounts.get(one.name, 0)) for one in self.closed]
+        self.never += [name for name, n in needed if n and self.cache.views[name].never_fits(n)]
+        self.ways = [
+            [*closed, *one]
+            for turn, one in zip(turns, shut, strict=False)
+            if row.parked_at is None or any(use.name == row.parked_at for use in turn)
+        ] or [closed]
 
-    def _uses_in_turn(self, use: GateUse) -> list[GateUse]:
-        if CANDIDATE not in use.name:
-            return [use]
-        names = self.row.cascade.order()[:CANDIDATES] if self.row.cascade else ()
-        return [in_turn(use, name) for name in names]
+    def _closed_of(self, uses: Iterable[GateUse]) -> list[str]:
+        closed: list[str] = []
+        for use in uses:
+            if not self.cache.view(use).fits(use.amount, self.row.order):
+                closed.append(use.name)
+                self.amounts[use.name] = use.amount
+        return closed
 
     def view(self) -> WhyView:
         row = self.row
@@ -96,10 +113,9 @@ class _Why:
         if row.state is State.RUNNING:
             worker = self.ledger.workers.load(row.worker or "")
             return worker.lease_until if worker else None
-        opens = [one.opens_at for one in self.closed]
-        if opens and all(at is not None for at in opens):
-            return max(at for at in opens if at is not None)
-        return None
+        opens = {one.name: one.opens_at for one in self.closed if one.opens_at is not None}
+        known = [way for way in self.ways if way and all(name in opens for name in way)]
+        return min((max(opens[name] for name in way) for way in known), default=None)
 
     def _sentence(self, as_shown: str, place: int | None) -> str:
         row = self.row
