@@ -321,14 +321,21 @@ async def test_follow_up_at_an_unknown_gate_fails_only_its_own_run(
     assert "nobody declares this" in views[3].runs[0].error
 
 
+@pytest.mark.parametrize(
+    ("gate", "error"),
+    [
+        ("rate:typo", "the gate 'rate:typo' is not declared"),
+        ("own:{busy}", "'own:{busy}' is a template, not a single gate"),
+    ],
+)
 async def test_outcome_is_kept_though_the_gate_to_close_is_unknown(
-    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture
+    app: hw.App, store: ObservedStore, caplog: pytest.LogCaptureFixture, gate: str, error: str
 ) -> None:
-    @app.job(retry=hw.Backoff(attempts=2))
+    @app.job(retry=hw.Backoff(attempts=2), gates=[hw.Rate("own:{busy}", 9, per="1s")])
     async def send(job: hw.Job, busy: bool) -> str:
         if busy:
-            raise hw.Retry("429", after="1h", close="rate:typo")
-        job.close("rate:typo", after="60s")
+            raise hw.Retry("429", after="1h", close=gate)
+        job.close(gate, after="60s")
         return "sent"
 
     busy, sent = await app.send_many_async(send.make(busy=busy) for busy in (True, False))
@@ -337,7 +344,7 @@ async def test_outcome_is_kept_though_the_gate_to_close_is_unknown(
         retried = await store.becomes(busy.id, "scheduled")
     assert (done.state, done.result) == ("succeeded", b'"sent"')
     assert (retried.reason, retried.due_at) == ("429", (retried.runs[0].ended_at or 0) + 3_600_000)
-    assert caplog.text.count("gates not closed: the gate 'rate:typo' is not declared") == 2
+    assert caplog.text.count(f"gates not closed: {error}") == 2
 
 
 async def test_context_variables_of_one_job_are_not_seen_by_the_next(

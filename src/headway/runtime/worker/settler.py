@@ -18,7 +18,13 @@ from headway.contract.outcomes import (
     Verdict,
 )
 from headway.contract.store import Store
-from headway.core.errors import CallerError, Forbidden, StoreUnavailable, UnknownGate
+from headway.core.errors import (
+    CallerError,
+    Forbidden,
+    InvalidValue,
+    StoreUnavailable,
+    UnknownGate,
+)
 from headway.core.job import MAX_BATCH
 from headway.runtime.timing import Timing, persist
 from headway.runtime.worker.lease import Held, Run
@@ -163,7 +169,7 @@ class Settler:
             if not answer.done():
                 answer.set_exception(error)
             return [Verdict.LOST]
-        if outcome.close and isinstance(error, UnknownGate):
+        if outcome.close and isinstance(error, UnknownGate | InvalidValue):
             _log.warning("job %s: gates not closed: %s", outcome.job, error)
             return await self._deliver((replace(outcome, close=()),))
         _log.warning("job %s: outcome refused: %s", outcome.job, error)

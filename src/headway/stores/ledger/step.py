@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Sequence
 
 from headway.contract.outcomes import Closing
 from headway.core.cascade import CANDIDATE
+from headway.core.errors import InvalidValue
 from headway.core.job import NewJob
 from headway.core.state import HELD, QUEUED, State, check_move
 from headway.stores.ledger.feeding import feed_flow, feed_gate
@@ -230,7 +231,13 @@ class Step:
 
         Raises:
             UnknownGate: the gate is not declared; the step must be rolled back.
+            InvalidValue: it is a template of gates; the step must be rolled back.
         """
+        if self.cache.template(gate) is not None and "{" in gate:
+            message = f"{gate!r} is a template, not a single gate"
+            raise InvalidValue(
+                message, hint="close one of them by its resolved name, or pause the lane or kind"
+            )
         row = self.cache.find(gate)
         if row is None:
             template, pool = self.cache.place_of(gate)

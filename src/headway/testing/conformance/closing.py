@@ -6,7 +6,7 @@ import pytest
 
 from headway.contract.definitions import SetGate
 from headway.contract.outcomes import Closing, Failed, HandedOver, Succeeded
-from headway.core.errors import UnknownGate
+from headway.core.errors import InvalidValue, UnknownGate
 from headway.core.gates.pool import Pool
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
@@ -147,6 +147,12 @@ class ClosingGroup(ConformanceGroup):
         gate = await rig.gate("line")
         assert gate.closed_until == before
         assert (gate.closed_by, gate.closed_reason) == (AUTHOR, REASON)
+
+    async def test_handler_cannot_close_a_template(self, rig: Rig) -> None:
+        run = await rig.start(gates=(keyed(PHONE, phone="1"),))
+        closing = Closing(gate=PHONE.name, for_ms=60_000)
+        async with rig.refuses(InvalidValue, match="is a template, not a single gate"):
+            await rig.worker.settle(Failed(run.id, run.run, close=(closing,), after_ms=1_000))
 
     async def test_closing_an_unknown_gate_is_refused(self, rig: Rig) -> None:
         with pytest.raises(UnknownGate):

@@ -26,7 +26,7 @@ from headway.contract.definitions import (
     SetToken,
 )
 from headway.core.check import check_contents
-from headway.core.errors import InvalidValue, RevisionConflict, UnknownEntry
+from headway.core.errors import RevisionConflict, UnknownEntry
 from headway.core.gates.pool import member_gate
 from headway.core.gates.spec import STRATEGIES
 from headway.core.job import NewJob
@@ -191,11 +191,6 @@ def _values(step: Step, name: str) -> _Values:
 
 
 def _close(step: Step, item: CloseGate, request: DefineRequest) -> TrailEntry:
-    if step.cache.template(item.name) is not None and "{" in item.name:
-        message = f"{item.name!r} is a template, not a single gate"
-        raise InvalidValue(
-            message, hint="close one of them by its resolved name, or pause the lane or kind"
-        )
     row = step.cache.find(item.name)
     until = FOREVER if item.until_at is None else item.until_at
     author, reason = request.author, item.reason or request.reason

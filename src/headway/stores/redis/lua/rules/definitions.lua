@@ -49,10 +49,6 @@ function Definitions.values(step, name)
 end
 
 function Definitions.close(step, item, request)
-  if GateCache.template(step.cache, item.name) ~= nil and string.find(item.name, '{', 1, true) ~= nil then
-    local message = Run.quoted(item.name) .. ' is a template, not a single gate'
-    Run.refuse('InvalidValue', message, 'close one of them by its resolved name, or pause the lane or kind')
-  end
   local row = GateCache.find(step.cache, item.name)
   local until_ = item.until_at == nil and FOREVER or item.until_at
   local author, reason = request.author, item.reason ~= '' and item.reason or request.reason

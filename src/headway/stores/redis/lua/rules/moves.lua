@@ -99,6 +99,10 @@ end
 
 -- Close a gate until a given time, unless its current closing ends no sooner.
 function Moves.close_gate(self, gate, until_, author, reason)
+  if GateCache.template(self.cache, gate) ~= nil and string.find(gate, '{', 1, true) ~= nil then
+    local message = Run.quoted(gate) .. ' is a template, not a single gate'
+    Run.refuse('InvalidValue', message, 'close one of them by its resolved name, or pause the lane or kind')
+  end
   local row = GateCache.find(self.cache, gate)
   if row == nil then
     local found = GateCache.place_of(self.cache, gate)
