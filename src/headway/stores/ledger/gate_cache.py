@@ -186,6 +186,13 @@ class GateCache(GateRows):
                 return True
         return False
 
+    def is_paused(self, lane: str, tenant: str, kind: str) -> bool:
+        """Return whether an implicit gate of such jobs is closed now."""
+        for name in implicit_gates(lane, tenant, kind):  # noqa: SIM110  (as it is translated)
+            if self.is_shut(self.find(name)):
+                return True
+        return False
+
     def full_gate(self, flow: FlowKey, known: dict[str, int]) -> GateUse | None:
         """Return a full gate of a flow, if none of its gates is closed or may be outside its hours.
 

@@ -27,7 +27,7 @@ from headway.core.gates.slots import Slots
 from headway.core.job import FollowUp, JobPolicy, derived_id, ids_after
 from headway.core.state import State
 from headway.testing.conformance.rig import ConformanceGroup, Rig, dial, policy_with, take_ids
-from headway.testing.conformance.worker import LEASE_MS, PlayedWorker
+from headway.testing.conformance.worker import LANE, LEASE_MS, PlayedWorker
 from headway.testing.jobs import POLICY
 
 LINE = Slots("line", 1)
@@ -240,6 +240,39 @@ class ReconcileGroup(ConformanceGroup):
         await rig.pass_time(1)
         assert await rig.state(call.id) is end
         assert await rig.used("line") == 0
+
+    @pytest.mark.parametrize("gate", ["all", f"lane:{LANE}", "tenant:acme", "kind:ask"])
+    async def test_deadline_waits_while_a_pause_prevents_reconciling(
+        self, rig: Rig, gate: str
+    ) -> None:
+        call = await dial(rig, gates=(LINE,), policy=ASKING)
+        await call.worker.report(Returned(call.id, call.run))
+        until_at = rig.clock() + TIMEOUT_MS + 3 * ASKING.reconcile_within_ms
+        await rig.close_gate(gate, until_at)
+        await rig.pass_time(TIMEOUT_MS)
+        for _ in range(2):
+            await rig.pass_time(ASKING.reconcile_within_ms)
+        view = await rig.view(call.id)
+        assert view.state is State.AWAITING
+        assert view.deadline_at == rig.clock() + ASKING.reconcile_within_ms
+        assert await rig.holders("line") == [call.id]
+        assert await reconcilers(rig) == []
+        await rig.pass_time(ASKING.reconcile_within_ms)
+        assert len(await reconcilers(rig)) == 1
+        await rig.pass_time(ASKING.reconcile_within_ms)
+        assert await rig.state(call.id) is State.DEAD
+
+    async def test_pause_after_the_question_postpones_the_deadline(self, rig: Rig) -> None:
+        call = await dial(rig, gates=(LINE,), policy=ASKING)
+        await rig.pass_time(TIMEOUT_MS)
+        await rig.close_gate("all")
+        await rig.pass_time(ASKING.reconcile_within_ms)
+        assert await rig.state(call.id) is State.AWAITING
+        assert len(await reconcilers(rig)) == 1
+        await rig.open_gate("all")
+        await rig.pass_time(ASKING.reconcile_within_ms)
+        assert await rig.state(call.id) is State.AWAITING
+        assert len(await reconcilers(rig)) == 2
 
     async def test_dead_worker_after_hand_over_reconciles_and_shortens_no_deadline(
         self, rig: Rig

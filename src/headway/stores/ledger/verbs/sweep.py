@@ -120,6 +120,13 @@ def _meet_deadlines(step: Step, n: int) -> int:
 def meet_deadline(step: Step, row: JobRow) -> None:
     """Apply an awaiting job's deadline: ask the provider first, then follow the policy."""
     policy = step.ledger.jobs.policy(row.policy)
+    asker = policy.reconcile
+    if asker is not None and step.cache.is_paused(row.lane, row.tenant, asker):
+        # The reconcile job cannot start now. The work may go on outside, so its permits stay taken.
+        row.deadline_at = step.ledger.now + policy.reconcile_within_ms
+        row.reconciles = -abs(row.reconciles)
+        step.changed(row)
+        return
     if row.reconciles <= 0 and ask_provider(step, row):
         return
     if row.cancel_requested:

@@ -77,6 +77,16 @@ function CachedGates.is_closed_implicitly(self, flow)
   return false
 end
 
+-- Return whether an implicit gate of such jobs is closed now.
+function CachedGates.is_paused(self, lane, tenant, kind)
+  for _, name in ipairs(GateNames.implicit_gates(lane, tenant, kind)) do
+    if CachedGates.is_shut(self, GateCache.find(self, name)) then
+      return true
+    end
+  end
+  return false
+end
+
 -- Return a full gate of a flow, if none of its gates is closed or may be outside its hours.
 --
 -- Return None if the gates must be examined one by one. Implicit gates are not considered.
