@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import hiredis
@@ -33,6 +36,9 @@ from tests.redis.admin import admin, claim, new_job, new_url, opened, settle
 from tests.servers.fixtures import made
 from tests.servers.proxy import Proxy
 from tests.servers.redis import GivenRedis, RedisServer
+
+_WORD = re.compile("'([A-Z]+)'")
+"""What may be the name of a command in a script."""
 
 
 @pytest.fixture
@@ -380,6 +386,35 @@ async def test_user_with_the_documented_rights_suffices(own_server: RedisServer)
     await store.close()
     with pytest.raises(StoreUnavailable, match="NOPERM"):
         opened(f"{url}?namespace=other")
+
+
+def test_each_command_of_the_scripts_must_be_permitted(own_server: RedisServer) -> None:
+    lua = Path(str(files("headway.stores.redis"))) / "lua"
+    words = {word for file in lua.rglob("*.lua") for word in _WORD.findall(file.read_text())}
+    url = new_url(own_server.url.replace("//", "//worker:word@"))
+    with admin(own_server.url) as other:
+        known = {name.upper() for name in other.command()}
+        other.execute_command("ACL", "SETUSER", "worker", "on", ">word", "~*", "&*", "+@all")
+        for command in sorted(words & known | {"EVALSHA", "SCRIPT", "MULTI"}):
+            other.execute_command("ACL", "SETUSER", "worker", f"-{command}")
+            with pytest.raises(StoreMisconfigured, match="(?i)NOPERM.*" + command):
+                opened(url)
+            other.execute_command("ACL", "SETUSER", "worker", f"+{command}")
+        assert not other.keys("*")
+    asyncio.run(opened(url).close())
+
+
+async def test_rights_taken_away_from_an_open_store_are_named(own_server: RedisServer) -> None:
+    with admin(own_server.url) as other:
+        other.execute_command("ACL", "SETUSER", "worker", "on", ">word", "~*", "&*", "+@all")
+        store = opened(new_url(own_server.url.replace("//", "//worker:word@")))
+        await store.enqueue([new_job()])
+        other.execute_command("ACL", "SETUSER", "worker", "-zadd")
+        with pytest.raises(StoreMisconfigured) as caught:
+            await store.enqueue([new_job()])
+    assert "+@all" in caught.value.hint
+    assert "in part" in caught.value.hint
+    await store.close()
 
 
 async def test_replica_refuses_and_its_master_is_waited_for(own_server: RedisServer) -> None:

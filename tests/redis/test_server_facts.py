@@ -75,6 +75,15 @@ def test_nearly_full_memory_is_a_warning(server: RedisServer) -> None:
     assert told.health is Health.WARNING
 
 
+def test_server_that_refuses_writes_for_lack_of_replicas_is_a_problem(server: RedisServer) -> None:
+    with admin(server.url) as other:
+        other.config_set("min-replicas-to-write", 1)
+        told = found(server.url, "replicas")
+        other.config_set("min-replicas-to-write", 0)
+    assert told.health is Health.PROBLEM
+    assert told.found == "writes are refused: 0 of 1 keep up"
+
+
 def test_error_names_the_rights_that_a_user_needs(server: RedisServer) -> None:
     with admin(server.url) as other:
         other.execute_command("ACL", "SETUSER", "guest", "on", ">word", "+info", "+time", "+ping")

@@ -112,10 +112,16 @@ def check_memory(seen: ServerFacts) -> Finding:
 
 def check_replicas(seen: ServerFacts) -> Finding:
     """Check whether a failover could lose acknowledged writes."""
-    replicas = int(seen.server.facts.get("connected_slaves", 0))
+    facts = seen.server.facts
+    replicas = int(facts.get("connected_slaves", 0))
+    least = seen.settings.get("min-replicas-to-write", "0")
+    # The server shows how many keep up only if it wants some.
+    current = int(facts.get("min_slaves_good_slaves", replicas))
+    if current < int(least):
+        hint = "connect a replica, or CONFIG SET min-replicas-to-write 0"
+        return problem("replicas", f"writes are refused: {current} of {least} keep up", hint)
     if not replicas:
         return ok("replicas", "none")
-    least = seen.settings.get("min-replicas-to-write", "0")
     found = f"{replicas}; writes are acknowledged before they are replicated"
     if least == "0":
         hint = "CONFIG SET min-replicas-to-write 1 limits what a failover can lose"

@@ -6,9 +6,9 @@ import asyncio
 from contextlib import suppress
 from threading import Lock
 
-from headway.core.errors import OutcomeUnknown, PayloadTooLarge
+from headway.core.errors import InvariantBroken, OutcomeUnknown, PayloadTooLarge, StoreError
 from headway.stores.ledger.calls import running_loop
-from headway.stores.redis.failures import is_transient, reply_lost
+from headway.stores.redis.failures import explain, is_transient, reply_lost
 from headway.stores.redis.link import (
     Link,
     LoopLink,
@@ -40,7 +40,7 @@ class Calls:
 
     def __init__(self, options: RedisOptions) -> None:
         self._options = options
-        self.pool = Pool(options, self.key("facts"))
+        self.pool = Pool(options, self.key(""))
         self._heads: dict[str, bytes] = {}
         self._links: dict[_LinkKey, LoopLink] = {}
         self._opening: dict[_LinkKey, asyncio.Task[LoopLink | None]] = {}
@@ -74,11 +74,11 @@ class Calls:
         link = self._links.get(link_key)
         if link is None or link.dead:
             link = await self._open_once(link_key)
-        reply = None if link is None else await self._call_on(link_key, link, payload)
-        if isinstance(reply, bytes):
+        reply = None if link is None else await self._call_on(link_key, link, script, payload)
+        if reply is not None:
             self.pool.note_answer()
             return reply
-        # The server is unreachable, lacks the script, or refuses: retries need a thread.
+        # The server is unreachable, lacks the script, or refuses for now: retries need a thread.
         return await asyncio.to_thread(self.pool.run, script, payload, asked)
 
     def packed(self, script: Script, arguments: tuple[bytes, ...]) -> bytes:
@@ -93,7 +93,10 @@ class Calls:
             raise PayloadTooLarge(message, hint=f"at most {MOST_BYTES}; pass fewer jobs at once")
         return payload
 
-    async def _call_on(self, link_key: _LinkKey, link: LoopLink, payload: bytes) -> bytes | None:
+    async def _call_on(
+        self, link_key: _LinkKey, link: LoopLink, script: Script, payload: bytes
+    ) -> bytes | None:
+        """Return the reply; None if the call must be retried."""
         try:
             reply = await link.call(payload)
         except NotSentError:
@@ -101,11 +104,18 @@ class Calls:
         except ReplyLostError as error:
             lost: OutcomeUnknown = reply_lost(error, str(self._options))
             raise lost from error
-        if isinstance(reply, ReplyError) and is_transient(str(reply)):
+        if not isinstance(reply, ReplyError):
+            return reply
+        text = script.locate(str(reply))
+        if is_transient(text):
             # The server may no longer be the master.
             self._links.pop(link_key, None)
             link.retire()
-        return reply if isinstance(reply, bytes) else None
+        elif not text.startswith("NOSCRIPT"):
+            # Not once more: a script that failed may have written, and would find that as done.
+            failure: StoreError | InvariantBroken = explain(text, str(self._options))
+            raise failure
+        return None
 
     def drop_links(self) -> None:
         """Drop all links, which lead to the wrong server; the next calls open new ones."""

@@ -20,6 +20,7 @@ from headway.core.errors import (
 from headway.stores.redis.link import NotSentError, ReplyError, ReplyLostError
 
 _UNWRITTEN = "nothing was written"
+_IN_PART = "the step may be stored in part: check it with `headway audit`"
 RIGHTS = (
     "the user needs resetchannels ~{headway:NAMESPACE}:* &{headway:NAMESPACE}:*"
     " +@all -@dangerous +info"
@@ -73,6 +74,9 @@ _MEANINGS = (
         "ERR DB index", StoreMisconfigured, "it has no database with that number: fix the URL"
     ),
     _Meaning("NOPERM", StoreMisconfigured, RIGHTS),
+    # Rights that were taken away while connections were open: before version 7, and since.
+    _Meaning("user executing the script", StoreMisconfigured, f"{RIGHTS}; {_IN_PART}"),
+    _Meaning("ACL failure in script:", StoreMisconfigured, f"{RIGHTS}; {_IN_PART}"),
     _Meaning("EXECABORT", StoreUnavailable, "try again"),
     _Meaning("UNKILLABLE", StoreUnavailable, "another client's script runs too long", True),
     _Meaning("unknown command", SchemaMismatch, "Redis 6.2 or later, or Valkey, is needed"),
@@ -87,12 +91,13 @@ def is_transient(text: str) -> bool:
 
 
 def explain(text: str, where: str) -> StoreError | InvariantBroken:
-    """Convert a server's error, which means that nothing was written, to one of Headway's."""
+    """Convert a server's error, which usually means that nothing was written, to Headway's."""
     found = _meaning(text)
     what = f"the Redis store {where}: {text}"
     if found is None:
         return InvariantBroken(what, hint=f"this is a bug in Headway; {_UNWRITTEN}")
-    return found.error(what, hint=f"{found.hint}; {_UNWRITTEN}")
+    done = "" if found.hint.endswith(_IN_PART) else f"; {_UNWRITTEN}"
+    return found.error(what, hint=f"{found.hint}{done}")
 
 
 def unreachable(reason: object, where: str) -> StoreUnavailable:

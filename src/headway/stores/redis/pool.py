@@ -19,7 +19,7 @@ from headway.stores.redis.link import (
 )
 from headway.stores.redis.options import RedisOptions
 from headway.stores.redis.scripts import Script
-from headway.stores.redis.server import ask_server, check_server, masters
+from headway.stores.redis.server import ask_server, check_rights, check_server, masters
 from headway.stores.redis.timing import monotonic, pause
 
 _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -34,16 +34,16 @@ class Pool:
     """The free links of a store.
 
     Args:
-        key: one of the store's keys.
+        base: what the store's keys begin with.
 
     Attributes:
         closed: whether links can no longer be taken.
     """
 
-    def __init__(self, options: RedisOptions, key: str) -> None:
+    def __init__(self, options: RedisOptions, base: str) -> None:
         self._options = options
         self._where = str(options)
-        self._key = key
+        self._base = base
         self._free: deque[tuple[Link, float]] = deque()
         self.closed = False
         self._process = os.getpid()
@@ -61,10 +61,11 @@ class Pool:
         """
         self._check()
         reason = "no server is named"
-        for address in masters(self._options, self._key):
+        for address in masters(self._options, self._base):
             link = Link(address, self._options, self._options.account, self._options.database)
             try:
                 check_server(ask_server(link), self._where)
+                check_rights(link, self._base)
             except (NotSentError, ReplyLostError) as error:
                 link.close()
                 reason = str(error)

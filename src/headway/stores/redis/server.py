@@ -6,11 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from headway.core.errors import SchemaMismatch, StoreMisconfigured
-from headway.stores.redis.link import Link, NotSentError, ReplyError, ReplyLostError
+from headway.stores.redis.link import Link, NotSentError, ReplyError, ReplyLostError, packed
 from headway.stores.redis.options import Address, RedisOptions
+from headway.stores.redis.scripts import key_suffixes
 
 OLDEST = (6, 2)
 _SLOTS = 16_384
+USED = {
+    "EXISTS HGETALL HKEYS HLEN ZCARD": 0,
+    "HDEL HEXISTS HGET HMGET ZMSCORE ZREM": 1,
+    "HINCRBY HSET ZADD ZLEXCOUNT ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZREVRANGEBYLEX"
+    " ZREVRANGEBYSCORE": 2,
+}
+"""The commands of the scripts that have a key, by the number of words after it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +84,36 @@ def check_server(server: Server, where: str) -> None:
         # As if it had refused a write.
         message = "READONLY it is a replica"
         raise ReplyError(message)
+
+
+def check_rights(link: Link, base: str) -> None:
+    """Check that the user may run each command of the scripts.
+
+    A script that is refused a command has done what precedes it, and the server does not undo it.
+
+    Args:
+        base: what the store's keys begin with.
+
+    Raises:
+        ReplyError: the user may not run one of them, or use it for the store's keys.
+        ReplyLostError: the server did not reply.
+    """
+    keys = [f"{base}{suffix}" for suffix in key_suffixes()]
+    tries: list[tuple[str | int, ...]] = [
+        ("EVALSHA", "", len(keys), *keys),
+        ("SCRIPT", "LOAD", ""),
+        ("TIME",),
+        ("PUBLISH", f"{base}wakes", ""),
+    ]
+    tries += [(one, keys[0], *[""] * more) for all_, more in USED.items() for one in all_.split()]
+    # A transaction checks each command when it is added to it; none of these is carried out.
+    link.ask("MULTI")
+    replies = [link.call(b"".join(packed(*words) for words in (*tries, ("DISCARD",))))]
+    # The calls are sent; these wait for the other replies.
+    replies += [link.call(b"") for _ in tries]
+    for reply in replies:
+        if isinstance(reply, ReplyError) and str(reply).startswith("NOPERM"):
+            raise reply
 
 
 def masters(options: RedisOptions, key: str) -> Iterator[Address]:

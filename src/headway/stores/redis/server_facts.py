@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from headway.stores.redis.failures import explained
 from headway.stores.redis.link import Link, ReplyError
 from headway.stores.redis.options import RedisOptions
-from headway.stores.redis.scripts import key_suffixes
-from headway.stores.redis.server import Server, ask_server, masters
+from headway.stores.redis.server import Server, ask_server, check_rights, masters
 from headway.stores.redis.timing import machine_clock, monotonic
 
 _PINGS = 20
@@ -99,15 +98,9 @@ def _user(link: Link) -> str:
 
 def _missing(link: Link, base: str) -> str:
     """Try the commands that workers need, without writing."""
-    keys = [f"{base}{suffix}" for suffix in key_suffixes()]
-    tries = (
-        ("EVAL", "return redis.call('EXISTS', KEYS[1])", len(keys), *keys),
-        ("SCRIPT", "LOAD", "return 1"),
-        ("SUBSCRIBE", f"{base}wakes"),
-    )
-    for words in tries:
-        try:
-            link.ask(*words)
-        except ReplyError as error:
-            return f"{words[0]}: {error}"
+    try:
+        check_rights(link, base)
+        link.ask("SUBSCRIBE", f"{base}wakes")
+    except ReplyError as error:
+        return str(error)
     return ""
