@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.stores.ledger.wakes import Wakes
+from headway.stores.ledger.wakes import MOST_KNOWN, Wakes
 from headway.stores.sqlite import SqliteStore, notifier
 from headway.stores.sqlite.notifier import Notifier, folder_of
+from headway.stores.sqlite.tables import lanes
 from headway.testing.clock import FakeClock
 from tests.plain_jobs import LANE, claim, job
 from tests.sqlite.rig import one_turn, options
@@ -97,6 +98,31 @@ async def test_wake_for_a_later_time_before_the_sleep_does_not_end_it() -> None:
     (sleeper,) = wakes._waiters
     assert sleeper.until_at == clock() + 3_600_000
     task.cancel()
+
+
+async def test_wakes_of_many_lanes_are_forgotten_and_none_is_missed() -> None:
+    wakes = Wakes(FakeClock())
+    seen = wakes.count
+    wakes.wake([(LANE, None)])
+    for number in range(2 * MOST_KNOWN):
+        wakes.wake([(f"lane-{number}", None)])
+        assert len(wakes._lane_wakes) <= MOST_KNOWN + 1
+    await asyncio.wait_for(wakes.wait([LANE], None, seen), LIMIT)
+    task = asyncio.ensure_future(wakes.wait([LANE], None, wakes.count))
+    await one_turn()
+    assert not task.done()
+    task.cancel()
+
+
+async def test_rows_of_many_lanes_are_forgotten(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "MOST_KNOWN", 3)
+    for number in range(10):
+        await store.enqueue([job(number, lane=f"lane-{number}")])
+    known = store._writer._ledger
+    assert known is not None
+    assert 0 < len(known.session.memory.lanes) <= 3
 
 
 async def test_wait_until_a_past_time_does_not_sleep(store: SqliteStore, clock: FakeClock) -> None:

@@ -9,6 +9,9 @@ from threading import Lock
 
 from headway.contract.store import Clock
 
+MOST_KNOWN = 10_000
+"""Maximum number of lanes whose last wakes are known."""
+
 
 class _Waiter:
     """One `wait` in one event loop."""
@@ -95,7 +98,10 @@ class Wakes:
     def _note(self, lane: str | None, at: int | None) -> None:
         wakes = self._lane_wakes.get(lane)
         if wakes is None:
-            wakes = self._lane_wakes[lane] = _LaneWakes()
+            if len(self._lane_wakes) >= MOST_KNOWN:
+                # All callers that claimed before this wake will claim again.
+                self._lane_wakes = {None: _LaneWakes(now=self._count)}
+            wakes = self._lane_wakes.setdefault(lane, _LaneWakes())
         if at is None:
             wakes.now = self._count
             return

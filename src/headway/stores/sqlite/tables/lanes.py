@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from headway.stores.ledger.packing import encode_some
 from headway.stores.ledger.rows import LaneRow
+from headway.stores.ledger.wakes import MOST_KNOWN
 from headway.stores.sql.lanes import LANE, SqlCounts, SqlLanes, read_lane
 from headway.stores.sqlite.database import flat
 from headway.stores.sqlite.session import Session
@@ -25,6 +26,8 @@ class SqliteLanes(SqliteTable, SqlLanes[Session]):
     def _row(self, name: str) -> LaneRow | None:
         rows = self._session.memory.lanes
         if name not in rows:
+            if len(rows) >= MOST_KNOWN:
+                rows.clear()
             rows[name] = read_lane(name, self._session.select(LANE, name))
         row = rows[name]
         return row and LaneRow(name, row.spec, row.override, row.level)
