@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from headway.contract.extensions import Suspicion
 from headway.core.errors import StoreChanged
+from headway.core.instant import format_instant
 from headway.stores.ledger.ledger import Ledger
 from headway.stores.ledger.rows import TrailRow
 from headway.stores.ledger.tables import TrailTable
@@ -53,8 +54,8 @@ class StoreFingerprint(NamedTuple):
         if self.epoch < before.epoch:
             return f"its epoch is {self.epoch}, and {before.epoch} was seen before"
         return (
-            f"the highest time it remembers is {self.high_water},"
-            f" and {before.high_water} was seen before"
+            f"the highest time it remembers is {format_instant(self.high_water)},"
+            f" and {format_instant(before.high_water)} was seen before"
         )
 
 
