@@ -232,6 +232,24 @@ def test_hours_not_extended_by_maintenance_are_reported(
     assert [one["health"] for one in found if one["subject"] == "hours"] == [health] * bool(health)
 
 
+def test_gate_outside_its_hours_is_not_said_to_be_open(headway: Headway):
+    at = with_store(now, "memory://")
+    days = ("thu", "fri", "sat", "sun", "mon", "tue", "wed")
+    far_day = days[(at // 86_400_000 + 3) % 7]
+
+    async def ask_for_hours(store: Store) -> None:
+        item = DeclareGate(spec=Hours("office", "09:00-18:00", days=far_day))
+        await store.define(DefineRequest(items=(item,), author="code"))
+        await store.enqueue(
+            [new_job(gates=(GateUse(name="office", template="office", shared=True, zone="UTC"),))]
+        )
+
+    with_store(ask_for_hours)
+    assert re.search(r"office .* closed", headway("gates").out)
+    found = {one["subject"]: one for one in headway("doctor", "--json").document["findings"]}
+    assert "none closed by hand or by a job" in found["gates"]["found"]
+
+
 def test_clock_that_was_ahead_is_a_problem_until_reset(headway: Headway):
     async def touch(store: Store) -> list[object]:
         return list(await store.enqueue([new_job()]))

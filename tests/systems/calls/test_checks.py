@@ -138,6 +138,8 @@ async def test_silent_service_is_asked_again_and_then_its_policy_decides(
     told = await calls.finished(await calls.lead(template="asked"))
     assert told["outcome"] == outcome
     assert len(far.asked) == 3
+    if trouble is None and policy == "skip":
+        assert told["reason"] == "PRECHECK_FAILED: the check failed: TimeoutError"
 
 
 @pytest.mark.parametrize("trouble", [..., b'"\xff"', b"[" * 60_000], ids=["drips", "bytes", "deep"])

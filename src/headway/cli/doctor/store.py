@@ -174,7 +174,9 @@ async def check_gates(store: Store) -> list[Finding]:
         found = f"{_number(empty)} without a member of any capacity: {_some(empty)}"
         findings.append(warning("empty", found, f"no job can pass; {ADD_MEMBERS}"))
     number = counted(count, "gate")
-    return findings or [ok("gates", f"{number}, none closed, opening hours computed ahead")]
+    return findings or [
+        ok("gates", f"{number}, none closed by hand or by a job, opening hours computed ahead")
+    ]
 
 
 def _number(gates: list[str]) -> str:

@@ -177,5 +177,6 @@ class Checking:
                     raise _NoAnswer(message)
                 return msgspec.json.decode(await read_bounded(reply, MOST_BYTES))
         except _FAILURES as error:
-            message = f"{type(error).__name__}: {error}"[:120]
+            # A timeout has no text of its own.
+            message = f"{type(error).__name__}: {error}".strip(": ")[:120]
             raise _NoAnswer(message) from error
