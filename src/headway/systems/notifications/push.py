@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Self, cast
 from uuid import NAMESPACE_URL, uuid5
@@ -23,9 +24,9 @@ from aioapns.exceptions import ConnectionError as NotConnected
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from h2.connection import H2Connection
+from h2.connection import ConnectionInputs, H2Connection, H2ConnectionStateMachine
 from h2.errors import ErrorCodes
-from h2.events import ConnectionTerminated, Event, StreamReset
+from h2.events import ConnectionTerminated, DataReceived, Event, StreamReset
 from h2.exceptions import ProtocolError
 from pydantic import Field, model_validator
 
@@ -146,11 +147,19 @@ class _Answers(dict[str, _Answer]):
         return [one for one in super().values() if not one.done()]
 
 
+class _OpenAfterGoaway(H2ConnectionStateMachine):
+    """Keeps a connection open after a GOAWAY, for answers to the requests that it covers."""
+
+    def process_input(self, input_: ConnectionInputs) -> list[Event]:
+        return [] if input_ is ConnectionInputs.RECV_GOAWAY else super().process_input(input_)
+
+
 class _Streams(H2Connection):
-    """A connection's streams; reports resets by the server, which the client ignores."""
+    """A connection's streams: does what the client omits when the server resets or sends data."""
 
     def __init__(self, on_reset: Callable[[StreamReset], None]) -> None:
         super().__init__()
+        self.state_machine = _OpenAfterGoaway()
         self._on_reset = on_reset
 
     def receive_data(self, data: bytes) -> list[Event]:  # pyright: ignore[reportIncompatibleMethodOverride]  (asyncio gives bytes)
@@ -158,6 +167,9 @@ class _Streams(H2Connection):
         for one in events:
             if isinstance(one, StreamReset):
                 self._on_reset(one)
+            elif isinstance(one, DataReceived):
+                # Otherwise the server could not send any reason after the first 64 kB of them.
+                self.acknowledge_received_data(one.flow_controlled_length, one.stream_id)
         return events
 
 
@@ -165,11 +177,18 @@ class _Connection(APNsTLSClientProtocol):
     """A connection on which each request ends, whatever the server does."""
 
     INACTIVITY_TIME = IDLE_S
+    is_leaving = False
+    """Whether the server has announced that it will close the connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.conn = _Streams(self.on_stream_reset)
         self.requests = _Answers()
         super().connection_made(transport)
+
+    def on_data_received(self, raw_data: bytes, stream_id: int) -> None:
+        # An error would end the connection; without a reason, the status decides.
+        with suppress(ValueError, AttributeError):
+            super().on_data_received(raw_data, stream_id)
 
     def on_stream_ended(self, stream_id: int) -> None:
         super().on_stream_ended(stream_id)
@@ -177,12 +196,14 @@ class _Connection(APNsTLSClientProtocol):
         if (found := self._taken(stream_id)) is not None:
             name, answer = found
             answer.set_result(NotificationResult(name, self.request_statuses.pop(name, "")))
+        self._close_if_done()
 
     def on_stream_reset(self, event: StreamReset) -> None:
         self.free_channels.release()
         if (found := self._taken(event.stream_id)) is not None:
             refused = event.error_code == ErrorCodes.REFUSED_STREAM
             found[1].set_exception(NotProcessed() if refused else ConnectionClosed())
+        self._close_if_done()
 
     def on_connection_terminated(self, event: ConnectionTerminated) -> None:
         last = event.last_stream_id
@@ -190,7 +211,20 @@ class _Connection(APNsTLSClientProtocol):
         for stream_id in later:
             if (found := self._taken(stream_id)) is not None:
                 found[1].set_exception(NotProcessed())
-        super().on_connection_terminated(event)
+        if event.error_code != ErrorCodes.NO_ERROR:
+            super().on_connection_terminated(event)
+            return
+        # The server still answers the earlier requests; others need another connection.
+        self.is_leaving = True
+        if self.on_connection_lost is not None:
+            self.on_connection_lost(self)
+            self.on_connection_lost = None
+        self.free_channels.destroy(NotProcessed())
+        self._close_if_done()
+
+    def _close_if_done(self) -> None:
+        if self.is_leaving and not self.requests.values():
+            self.close()
 
     def _taken(self, stream_id: int) -> tuple[str, _Answer] | None:
         name = self.request_streams.pop(stream_id, None)

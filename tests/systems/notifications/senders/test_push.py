@@ -13,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from h2.errors import ErrorCodes
+from hyperframe.frame import GoAwayFrame
 
 from headway.core.errors import InvalidValue
 from headway.runtime.timing import REAL, Timing
@@ -27,6 +28,7 @@ from headway.systems.notifications.sender import (
 from tests.systems.notifications.senders.apns_server import (
     Act,
     ApnsServer,
+    Push,
     answers,
     apns,
     cuts,
@@ -175,6 +177,52 @@ async def test_unanswered_request_is_uncertain_and_the_next_one_is_sent(tmp_path
         outcome = await one.send(message(TOKEN))
         assert outcome == Unsure("APNs did not answer in time")
         one._timing = REAL
+        assert isinstance(await one.send(message(TOKEN)), Accepted)
+    assert server.connections == 1
+
+
+async def test_announced_end_of_the_connection_loses_no_answer(tmp_path: Path):
+    late: list[Callable[[], None]] = []
+
+    def leaves(served: Any, stream: int, push: Push) -> None:
+        late.append(lambda: (answers(200)(served, stream, push), served.flush())[1])
+        if len(late) == 2:
+            # By hand, because a connection of h2 that has announced its end sends nothing else.
+            end = GoAwayFrame(0, last_stream_id=stream, error_code=ErrorCodes.NO_ERROR)
+            served.transport.write(end.serialize())
+
+    acts = (leaves, leaves, answers(200))
+    async with apns(tmp_path, *acts) as server, sender(server) as one:
+        earlier = [asyncio.create_task(one.send(message(f"{n:04x}"))) for n in range(2)]
+        while len(late) < 2 or one._pool is None or one._pool.connections:
+            await REAL.pause(0)
+        assert isinstance(await one.send(message(TOKEN)), Accepted)
+        assert server.connections == 2
+        for reply in late:
+            reply()
+        assert [type(each) for each in await asyncio.gather(*earlier)] == [Accepted, Accepted]
+        while not server.open[0].transport.is_closing():
+            await REAL.pause(0)
+
+
+async def test_refusals_without_number_have_reasons(tmp_path: Path):
+    refusal = Refused("APNs answered 410 Unregistered", gone=True)
+    async with apns(tmp_path, answers(410, "Unregistered")) as server, sender(server) as one:
+        for _ in range(70):
+            sent = [one.send(message(f"{n:04x}")) for n in range(40)]
+            assert await asyncio.gather(*sent) == [refusal] * 40
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'"\xff"', b"[]"])
+async def test_unreadable_reason_leaves_the_status_and_the_connection(tmp_path: Path, body: bytes):
+    def confuses(served: Any, stream: int, push: Push) -> None:
+        headers = [(":status", "400"), ("apns-id", push.headers["apns-id"])]
+        served.conn.send_headers(stream, headers)
+        served.conn.send_data(stream, body, end_stream=True)
+
+    async with apns(tmp_path, confuses, answers(200)) as server, sender(server) as one:
+        assert await one.send(message(TOKEN)) == Refused("APNs answered 400")
         assert isinstance(await one.send(message(TOKEN)), Accepted)
     assert server.connections == 1
 
