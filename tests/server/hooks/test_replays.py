@@ -11,10 +11,11 @@ import pytest
 
 from headway.contract.operate import ActRequest, Verb
 from headway.contract.views import JobsQuery
+from headway.core.naming import MAX_NAME, check_name
 from headway.core.state import State
 from headway.runtime.timing import REAL
 from headway.server.build import alive, build
-from headway.server.hooks.signals import event_id
+from headway.server.hooks.signals import StatusMeaning, event_id
 from headway.server.listener import ListenAddress, Listener
 from headway.server.service import ServerOptions, Service
 from headway.stores import open_store
@@ -153,4 +154,13 @@ async def test_one_failing_signal_of_many_makes_the_provider_retry_the_whole_web
 
 def test_events_of_different_parts_have_different_ids() -> None:
     parts = (("a", "b", "c"), ("a:b", "c"), ("a", "b:c"), ("a:b:c",), ("a", "b\0c"), ("a", "bc"))
-    assert len({event_id(*one) for one in parts}) == len(parts)
+    moved = (("a:", "b"), ("a", ":b"))
+    assert len({event_id(*one) for one in (*parts, *moved)}) == len(parts) + len(moved)
+
+
+@pytest.mark.parametrize(
+    "part", ["a\0b", *("x" * n for n in range(MAX_NAME - 20, MAX_NAME + 2)), "x" * 5_000]
+)
+def test_event_of_any_parts_has_a_valid_id_for_each_of_its_signals(part: str) -> None:
+    signals = StatusMeaning(noted=True).signals("k", event_id("p", part), status="s", body={})
+    assert [check_name("event", one.event) for one in signals]

@@ -58,6 +58,15 @@ async def test_webhook_signed_with_a_public_key_is_accepted_under_its_own_name(
     assert (await seen(rig.store, ref)).state == "succeeded"
 
 
+async def test_equal_ids_of_two_senders_are_two_events(rig: Rig) -> None:
+    await awaiting(rig.store, "k")
+    said = {"type": "headway.signal", "data": {"key": "k", "note": "SEEN"}}
+    sent = SIGNER.sends(f"{rig.url}/hooks/parcels", said, own="m1", now=REAL.wall_at())
+    for reply in (await post(rig.http, sent), await send_webhook(rig, said["data"], "m1")):
+        assert reply.status_code == 204
+    assert await applied(rig.store) == (2, 0)
+
+
 async def test_data_of_another_type_changes_no_job(rig: Rig) -> None:
     ref = await awaiting(rig.store)
     reply = await send_webhook(rig, {"key": ref, "final": "succeeded"}, type="invoice.paid")

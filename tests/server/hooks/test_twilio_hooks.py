@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from headway.contract.signals import Signal, SignalKind
+from headway.core.job import MAX_RESULT
 from headway.server.build import alive, build
 from headway.server.hooks.request import HookRequest
 from headway.server.listener import ListenAddress, Listener
@@ -39,9 +40,18 @@ async def test_completed_call_settles_its_job_with_all_twilio_reports(rig: Rig) 
     reply = await post(rig.http, sent)
     assert (reply.status_code, reply.content) == (204, b"")
     job = await seen(rig.store, ref)
-    assert job.state == "succeeded"
+    assert (job.state, job.reason) == ("succeeded", "")
     assert job.result is not None
     assert b'"CallDuration":"41"' in job.result
+
+
+async def test_end_of_a_call_counts_though_its_report_is_too_large_to_be_stored(rig: Rig) -> None:
+    ref = await awaiting(rig.store, CALL)
+    # Quotes are twice as long in JSON: the form itself is within the limit of a request.
+    said = call_status("completed", 3, Note='"' * (MAX_RESULT // 2))
+    assert (await post(rig.http, from_twilio(f"{rig.url}/hooks/twilio", said))).status_code == 204
+    job = await seen(rig.store, ref)
+    assert (job.state, job.result) == ("succeeded", None)
 
 
 @pytest.mark.parametrize(
@@ -65,12 +75,14 @@ async def test_call_that_was_not_made_is_retried_or_dead(
 
 async def test_call_status_is_recorded_and_an_answer_is_progress(rig: Rig) -> None:
     ref = await awaiting(rig.store, CALL)
-    for place, status in enumerate(("initiated", "ringing", "in-progress")):
+    # A status may be reported again later, as another event.
+    for place, status in enumerate(("initiated", "ringing", "ringing", "in-progress")):
         sent = from_twilio(f"{rig.url}/hooks/twilio", call_status(status, place))
         assert (await post(rig.http, sent)).status_code == 204
     job = await seen(rig.store, ref)
     assert job.state == "awaiting"
-    assert [one.reason for one in job.trail if one.author == "signal"] == ["initiated", "ringing"]
+    noted = [one.reason for one in job.trail if one.author == "signal"]
+    assert noted == ["initiated", "ringing", "ringing"]
     assert job.progress is not None
     assert b'"CallStatus":"in-progress"' in job.progress
 

@@ -151,6 +151,11 @@ def test_form_cannot_be_passed_off_as_json_nor_json_as_a_form() -> None:
     assert not accepted(told.with_header("Content-Type", FORM))
 
 
+def test_form_may_name_its_encoding() -> None:
+    sent = from_twilio(URL, FIELDS).with_header("Content-Type", f"{FORM.title()} ; charset=UTF-8")
+    assert accepted(sent)
+
+
 def test_shared_key_is_used_only_when_the_webhook_says_so() -> None:
     settings = "key=webhooks_sharedkey_1,algorithm=HMAC_SHA256"
     signature = RequestValidator(OTHER).compute_signature(URL, FIELDS, "HMAC_SHA256")

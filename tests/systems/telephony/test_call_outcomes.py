@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -172,7 +174,40 @@ async def test_too_many_requests_are_a_refusal_with_a_time(make: Make) -> None:
             with pytest.raises(ProviderRefused) as refused:
                 await provider.dial(order())
             assert (refused.value.concerns, refused.value.retry_after_ms) == ("provider", ms)
+            assert refused.value.limited
             assert len(end.seen) == 1
+
+
+@pytest.mark.parametrize("code", [20429, 21211])
+async def test_too_many_requests_are_no_refusal_of_the_callee_whatever_their_code(
+    code: int,
+) -> None:
+    async with (
+        raw_server(says(429, twilio_error(429, code))) as end,
+        closing(twilio(end.url)) as provider,
+    ):
+        with pytest.raises(ProviderRefused) as refused:
+            await provider.dial(order())
+    assert refused.value.concerns == "provider"
+
+
+async def test_compressed_reply_is_read_once() -> None:
+    body = gzip.compress(json.dumps(twilio_call()).encode())
+
+    async def compressed(writer: asyncio.StreamWriter) -> None:
+        head = f"HTTP/1.1 201 Said\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}"
+        writer.write(f"{head}\r\n\r\n".encode() + body)
+
+    async with raw_server(compressed) as end, closing(twilio(end.url)) as provider:
+        assert await provider.dial(order()) == Dialled("twilio", CALL)
+
+
+async def test_each_refused_request_gives_its_turn_back() -> None:
+    refusal = says(400, twilio_error(400, 21211))
+    async with raw_server(refusal) as end, closing(twilio(end.url)) as provider:
+        for _ in range(AT_ONCE + 1):
+            with pytest.raises(ProviderRefused, match="refused with 400"):
+                await provider.dial(order())
 
 
 @BOTH
@@ -293,6 +328,7 @@ async def test_waiting_request_has_neither_been_sent_nor_lost_time() -> None:
         asked = await asked_by_many(provider, end)
         # Each waiting dial has one timeout for that, and each running one has one more.
         assert timing.begun == AT_ONCE + 10 + AT_ONCE
+        assert provider.answers_ms == 60_000
         answers.set()
         assert await asyncio.gather(*asked) == [Dialled("twilio", CALL)] * (AT_ONCE + 10)
         assert len(end.seen) == AT_ONCE + 10

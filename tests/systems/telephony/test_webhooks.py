@@ -194,7 +194,7 @@ async def test_webhook_with_a_deviating_vonage_signature_is_refused() -> None:
         "",
         "Bearer",
         "Bearer x.y.z",
-        f"Basic {signed(body)[7:]}",
+        f"Digest {signed(body)[7:]}",
         f"Bearer {unsigned}",
         f"Bearer {no_hash}",
         f"Bearer {other}",
@@ -263,8 +263,9 @@ VONAGE = {
 async def test_each_provider_status_is_mapped_to_one_of_ours() -> None:
     account, application = twilio("http://127.0.0.1:1"), vonage("http://127.0.0.1:1")
     for said, status in TWILIO.items():
-        event = account.read_status(hook(call_form(said, ErrorCode="31005")))
+        event = account.read_status(hook(call_form(said, ErrorCode="31005", CallDuration="7")))
         assert event is not None
+        assert event.duration_s == (7 if status.ended else None)
         assert (event.status, event.ref, event.reason) == (status, "j:1", "error 31005")
     for said, status in VONAGE.items():
         other = application.read_status(hook(vonage_said(said, detail="why")))
@@ -273,6 +274,7 @@ async def test_each_provider_status_is_mapped_to_one_of_ours() -> None:
     for request, provider in [
         (hook(call_form("dreaming")), account),
         (hook(call_form(CallSid="CA1")), account),
+        (hook(call_form(CallSid=f"{CALL}CallStatus")), account),
         (hook(vonage_said("dreaming")), application),
         (hook(vonage_said(uuid=None)), application),
         (hook(b"[]"), application),
@@ -299,6 +301,15 @@ async def test_unknown_status_is_not_understood(said: object) -> None:
     await application.close()
 
 
+async def test_number_of_any_length_is_no_error() -> None:
+    account = twilio("http://127.0.0.1:1")
+    for said, seconds in (("9" * 9, 999_999_999), ("9" * 10, None), ("9" * 5_000, None)):
+        event = account.read_status(hook(call_form(CallDuration=said)))
+        assert event is not None
+        assert event.duration_s == seconds
+    await account.close()
+
+
 async def test_repeated_event_has_the_same_id_and_another_event_another() -> None:
     account, application = twilio("http://127.0.0.1:1"), vonage("http://127.0.0.1:1")
     forms = [call_form(), call_form("busy"), call_form(SequenceNumber="4")]
@@ -321,7 +332,7 @@ async def test_keys_and_silence_are_read() -> None:
         event = f"twilio:{CALL}:pressed:{digits}"
         assert pressed == Pressed(call_id=CALL, ref="j:1", digits=digits, event=event)
     for keys, digits in [({"digits": "12", "timed_out": False}, "12"), ({"digits": None}, "")]:
-        body = json.dumps({"uuid": UUID, "dtmf": keys}).encode()
+        body = json.dumps({"uuid": UUID, "dtmf": keys, "status": "answered"}).encode()
         pressed = application.read_pressed(hook(body))
         event = f"vonage:{UUID}:pressed:{digits}"
         assert pressed == Pressed(call_id=UUID, ref="j:1", digits=digits, event=event)

@@ -117,7 +117,7 @@ def read_hooks(written: Mapping[str, object]) -> dict[str, WebhookProvider]:
     if table.sendgrid is not None:
         found["sendgrid"] = table.sendgrid.provider()
     for name, sender in table.standard.items():
-        check_provider_name(name)
+        _check_name(name)
         if name in found or name in HooksTable.model_fields:
             message = f"hooks.standard.{name}: the name belongs to another provider"
             raise InvalidValue(message, hint="choose another name; it is the last part of the URL")
@@ -125,18 +125,11 @@ def read_hooks(written: Mapping[str, object]) -> dict[str, WebhookProvider]:
     return found
 
 
-def check_provider_name(name: str) -> str:
-    """Validate the name of a provider, the last part of its URL.
-
-    Raises:
-        InvalidValue: the name is not a valid name, or contains other characters than ASCII
-            letters, digits, `-` and `_`.
-    """
+def _check_name(name: str) -> None:
     check_name("provider", name)
     if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
         message = f"the provider {name[:80]!r} cannot be the last part of a URL"
         raise InvalidValue(message, hint="use letters, digits, - and _")
-    return name
 
 
 def _p256(where: str, text: str) -> EllipticCurvePublicKey:
@@ -185,17 +178,6 @@ class Hooks:
         self._readings: dict[str, Reading] = {}
         self._public_url = public_url
         self._timing = timing
-
-    def add(self, name: str, provider: WebhookProvider) -> None:
-        """Add a system's own provider.
-
-        Raises:
-            InvalidValue: the name is already used, or cannot be the last part of a URL.
-        """
-        if check_provider_name(name) in self._providers:
-            message = f"the provider {name!r} already exists"
-            raise InvalidValue(message, hint="choose another name, or use read_with")
-        self._providers[name] = provider
 
     def read_with(self, name: str, reading: Reading) -> None:
         """Replace how a provider's webhooks become signals; they are verified as before.

@@ -37,7 +37,7 @@ def sender_url(scope: Mapping[str, Any], public_url: str | None) -> str:
     """
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope["query_string"]
-    tail = path.partition(b"?")[0] + (b"?" + query if query else b"")
+    tail = path + (b"?" + query if query else b"")
     text = tail.decode("utf-8", "replace")
     if public_url is not None:
         return public_url.rstrip("/") + text
@@ -101,7 +101,7 @@ class HookRequest:
     @property
     def query(self) -> str:
         """The query of the URL, not decoded."""
-        return self.url.partition("#")[0].partition("?")[2]
+        return self.url.partition("?")[2]
 
     def asked(self, name: str) -> str | None:
         """Return the value of a query parameter, if present."""
