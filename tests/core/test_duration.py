@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core import duration
-from headway.core.duration import MAX_DURATION_MS, format_duration, parse_duration
+from headway.core.duration import (
+    MAX_DURATION_MS,
+    check_duration,
+    format_duration,
+    parse_duration,
+    read_retry_after,
+)
 from headway.core.errors import InvalidValue
 
 
@@ -98,3 +104,27 @@ def test_long_texts_are_not_cached() -> None:
     assert duration._read.cache_info().currsize == 0
     assert parse_duration("1s") == parse_duration("1s") == 1_000
     assert duration._read.cache_info().currsize == 1
+
+
+def test_option_may_be_its_minimum_and_not_shorter() -> None:
+    assert check_duration("per", "1s", least=1_000) == 1_000
+    with pytest.raises(InvalidValue, match="per is 999ms"):
+        check_duration("per", "999ms", least=1_000)
+
+
+@pytest.mark.parametrize(
+    ("header", "ms"),
+    [
+        (" 7 ", 7_000),
+        ("0", 0),
+        ("3601", 3_600_000),
+        ("Thu, 01 Jan 1970 00:00:09 GMT", 4_000),
+        ("Thu, 01 Jan 1970 00:00:04 GMT", 0),
+        ("Thu, 01 Jan 1970 02:00:00 GMT", 3_600_000),
+        ("-1", None),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_delay_that_a_reply_requests_is_bounded(header: str, ms: int | None) -> None:
+    assert read_retry_after(header, 5_000) == ms

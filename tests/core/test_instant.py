@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.errors import InvalidValue
-from headway.core.instant import format_instant, parse_instant
+from headway.core.instant import Moment, format_instant, parse_instant
 from headway.core.local_time import MAX_AT
 
 ZONES = [None, "UTC", "Asia/Kathmandu", "America/St_Johns", "Africa/Monrovia", "Pacific/Apia"]
@@ -109,3 +109,15 @@ def test_unknown_zone_is_refused_with_similar_names():
             format_instant(0, bad)
     with pytest.raises(InvalidValue, match="past the year 9999"):
         format_instant(MAX_AT, "Asia/Tokyo")
+
+
+def test_duration_counts_from_now_in_either_direction_and_an_instant_is_itself() -> None:
+    assert (Moment(after_ms=3).resolved(100), Moment(after_ms=3).ago(100)) == (103, 97)
+    assert (Moment(at=7).resolved(100), Moment(at=7).ago(100)) == (7, 7)
+
+
+def test_time_that_must_be_ahead_is_not_now() -> None:
+    assert Moment(at=101).ahead("until", 100) == 101
+    for moment in (Moment(at=100), Moment(at=99), Moment(after_ms=0)):
+        with pytest.raises(InvalidValue, match=r"until is .*, which is not in the future"):
+            moment.ahead("until", 100)
