@@ -130,6 +130,24 @@ async def test_full_lane_accepts_what_fits_and_pauses_only_one_partition(
     assert ("orders", 1) not in bridge._held
 
 
+async def test_only_what_is_not_stored_is_held_if_the_store_is_lost_after_a_part(
+    bridge: KafkaIn,
+) -> None:
+    class Lost(Sink):
+        async def put(self, messages: Sequence[Incoming]) -> Stored:
+            put = await super().put(messages)
+            self.error = StoreUnavailable("away")
+            return put
+
+    lost = Lost()
+    lost.room[0] = 3
+    bridge._sink = lost
+    await bridge._store([incoming(0, n) for n in range(4)])
+    assert lost.stored == [(0, 0), (0, 1)]
+    assert bridge._stored == {("orders", 0): 2}
+    assert [one.offset for one in bridge._held["orders", 0]] == [2, 3]
+
+
 async def test_unreadable_message_is_a_dead_letter_before_it_is_committed(
     bridge: KafkaIn, sink: Sink, letters: Letters
 ) -> None:
