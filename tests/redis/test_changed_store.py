@@ -64,6 +64,19 @@ async def test_wiped_store_refuses_claims_until_a_new_epoch_and_accepts_the_rest
     await store.close()
 
 
+async def test_store_wiped_again_is_refused_though_its_mark_is_gone(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    url = new_url(redis_server.url)
+    store = opened(url)
+    await store.enqueue([new_job()])
+    for _ in range(2):
+        _wipe(url)
+        with pytest.raises(StoreChanged):
+            await claim(store)
+    await store.close()
+
+
 async def test_time_of_a_refused_call_does_not_bind_the_store(
     redis_server: RedisServer | GivenRedis,
 ) -> None:
