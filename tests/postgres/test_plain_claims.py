@@ -22,6 +22,7 @@ from headway.contract.definitions import (
 )
 from headway.contract.outcomes import SettleRequest, Snoozed, Verdict
 from headway.contract.views import JobQuery, StatsQuery, WorkersQuery
+from headway.core.errors import OutcomeUnknown, StoreUnavailable
 from headway.core.job import JobPolicy, NewJob
 from headway.core.state import State
 from headway.stores.postgres import low_water_marks
@@ -514,12 +515,13 @@ async def test_plain_claim_leaves_cascades_to_the_verb(store: PostgresStore) -> 
 async def test_plain_claim_returns_the_next_gate_timer_and_leaves_it_to_the_verb(
     store: PostgresStore, clock: FakeClock
 ) -> None:
-    pace = Rate("pace:{phone}", 1, per="10s")
-    await define(store, DeclareGate(spec=pace))
-    await store.enqueue([job(n, lane="slow", gates=(use_of(pace, phone="7"),)) for n in (1, 2)])
+    pace, slower = Rate("pace:{phone}", 1, per="10s"), Rate("slower:{phone}", 1, per="20s")
+    await define(store, DeclareGate(spec=pace), DeclareGate(spec=slower))
+    uses = [use_of(spec, phone="7") for spec in (pace, pace, slower, slower)]
+    await store.enqueue([job(10 + n, lane="slow", gates=(one,)) for n, one in enumerate(uses)])
     lanes = (("slow", 1),)
-    request = ClaimRequest(worker="other", request=1, lanes=lanes, n=2, free=2)
-    assert started(await store.claim(request)) == [job(1).id]
+    request = ClaimRequest(worker="other", request=1, lanes=lanes, n=4, free=4)
+    assert started(await store.claim(request)) == [job(10).id, job(12).id]
     await store.enqueue(jobs(3, 2))
     before = trips(store)
     reply = await claim(store, request=2, n=1)
@@ -528,7 +530,25 @@ async def test_plain_claim_returns_the_next_gate_timer_and_leaves_it_to_the_verb
     clock.advance(10_000)
     # Now it becomes an exclusive claim, which runs the timer.
     reply = await claim(store, request=3, n=1)
-    assert (len(reply.jobs), reply.next_at) == (1, None)
+    assert (len(reply.jobs), reply.next_at) == (1, clock() + 10_000)
+    await assert_clean(store)
+
+
+async def test_claim_whose_jobs_cannot_be_returned_has_an_unknown_outcome(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = jobs(1, 1)
+    await store.enqueue(made)
+
+    def fail(_: int) -> JobPolicy:
+        message = "the policies cannot be read"
+        raise StoreUnavailable(message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._plain.steps.shared.registry.policies, "value", fail)
+        with pytest.raises(OutcomeUnknown):
+            await claim(store, request=2)
+    assert started(await claim(store, request=2)) == of(made)
     await assert_clean(store)
 
 
