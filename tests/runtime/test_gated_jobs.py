@@ -6,8 +6,11 @@ import asyncio
 from typing import Any
 
 import headway as hw
+from headway.contract.claims import ClaimReply, ClaimRequest
 from headway.contract.views import AuditQuery
 from headway.runtime.timing import pause
+from headway.stores.memory import MemoryStore
+from headway.testing.faulty import StoreProxy
 from tests.runtime.observed_store import ObservedStore, soon, working
 
 
@@ -59,6 +62,27 @@ async def test_gated_job_not_started_in_time_is_handed_back(
     assert [run.outcome for run in views[0].runs] == ["succeeded"]
     assert [run.outcome for run in views[1].runs] == ["released", "succeeded"]
     assert (views[1].result, views[1].attempt) == (b"2", 1)
+
+
+async def test_gated_job_of_a_claim_that_took_too_long_is_handed_back() -> None:
+    timing = Late()
+
+    class Slow(StoreProxy):
+        async def claim(self, request: ClaimRequest) -> ClaimReply:
+            reply = await self.inner.claim(request)
+            timing.late = 1.5 if reply.jobs else timing.late
+            return reply
+
+    store = ObservedStore(Slow(MemoryStore()))
+    app = hw.App(store=store)
+
+    @app.job(gates=[hw.Slots("line", 1)], start_within="1s")
+    async def call() -> None: ...
+
+    sent = await app.send_async(call)
+    async with working(app, timing=timing, heartbeat="task", chores=False):
+        view = await store.ends(sent.id)
+    assert [run.outcome for run in view.runs] == ["released", "succeeded"]
 
 
 class Late(hw.Timing):

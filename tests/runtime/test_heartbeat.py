@@ -367,6 +367,25 @@ def test_progress_of_a_failed_beat_replaces_no_newer_one() -> None:
     assert held.take_progress() == (("a", 1, b"2"),)
 
 
+async def test_last_beat_sends_the_progress_that_no_other_has_sent() -> None:
+    store, held = ObservedStore(MemoryStore(FakeClock())), Held()
+    heartbeat = Heartbeat(
+        store,
+        "w",
+        name="",
+        lanes=("main",),
+        held=held,
+        lease=Lease(30_000),
+        timing=Timing(),
+        on_reply=lambda _, extend: extend(),
+        on_lapse=lambda: None,
+    )
+    held.note_progress(("a", 1), b"1")
+    await heartbeat.leave()
+    [(request, _)] = store.asked("beat")
+    assert (request.leaving, request.progress) == (True, (("a", 1, b"1"),))
+
+
 async def test_expiry_postponed_by_a_claim_stops_no_handler(
     app: hw.App, store: ObservedStore
 ) -> None:
