@@ -471,6 +471,22 @@ async def test_sweep_handles_many_dead_workers_together(here: Site, n: int) -> N
 
 
 @pytest.mark.parametrize("n", SIZES)
+async def test_sweep_asks_providers_of_many_tenants_together(here: Site, n: int) -> None:
+    policy = JobPolicy(reconcile="ask", reconcile_within_ms=9_000)
+    await here.add([here.new(tenant=f"t-{place}", policy=policy) for place in range(n)])
+    taken = await here.take(n)
+    await here.worker.settle(*(replace(handed(job), timeout_ms=1_000) for job in taken))
+    here.clock.advance(1_000)
+    replies: list[SweepReply] = []
+
+    async def work() -> None:
+        replies.append(await here.store.sweep(1_000))
+
+    assert await trips(work) <= 28
+    assert replies[0].deadlines == n
+
+
+@pytest.mark.parametrize("n", SIZES)
 async def test_new_flows_are_created_together(here: Site, n: int) -> None:
     jobs = [here.new(tenant=f"new-{next(here.numbers)}") for _ in range(n)]
     assert await trips(lambda: here.store.enqueue(jobs)) <= 5

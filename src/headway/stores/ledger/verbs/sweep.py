@@ -7,6 +7,7 @@ from itertools import takewhile
 
 from headway.contract.claims import SweepReply
 from headway.core.cascade import Answer
+from headway.core.gates.spec import implicit_gates
 from headway.core.job import TRAIL_KEPT_MS
 from headway.core.state import State
 from headway.stores.ledger.attempts import ask_provider, end_turn, fail, take_from
@@ -109,6 +110,14 @@ def _lapse_workers(step: Step, n: int) -> tuple[int, int, int]:
 def _meet_deadlines(step: Step, n: int) -> int:
     ids = step.ledger.jobs.deadlines(n)
     step.load(ids)
+    gates: list[str] = []
+    for job in ids:
+        row = step.rows[job]
+        asker = step.ledger.jobs.policy(row.policy).reconcile
+        if asker is not None:
+            for name in implicit_gates(row.lane, row.tenant, asker):
+                gates.append(name)  # noqa: PERF402  (as it is translated)
+    step.cache.prefetch(gates)
     for job in ids:
         row = step.rows[job]
         # Its worker's lapse in this same sweep may have extended its deadline.
