@@ -18,6 +18,7 @@ from headway.contract.views import JobQuery, TrailQuery, WhyQuery
 from headway.core.errors import OutcomeUnknown, StoreChanged, StoreUnavailable
 from headway.core.gates.rate import Rate
 from headway.core.gates.slots import Slots
+from headway.core.instant import format_instant
 from headway.stores.postgres.link import BoundStatement, Link, open_link
 from headway.stores.postgres.numbers import SUSPECT
 from headway.stores.postgres.options import parse_url
@@ -385,7 +386,7 @@ async def test_mark_says_who_found_what_when_and_every_process_repeats_it(
     assert found is not None
     assert found.at == clock()
     assert found.by.startswith("process ")
-    assert str(kept_at) in found.reason
+    assert format_instant(kept_at) in found.reason
     assert str(clock()) in found.reason
     assert refused.value.message == found.message
     assert "--new-epoch" in refused.value.hint
