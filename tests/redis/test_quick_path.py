@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from headway.contract.claims import BeatRequest, ClaimRequest
-from headway.contract.definitions import DeclareLane, DefineRequest, LaneSpec, ResetGate, SetGate
+from headway.contract.definitions import (
+    DeclareGate,
+    DeclareLane,
+    DefineRequest,
+    Item,
+    LaneSpec,
+    ResetGate,
+    SetGate,
+    SetLane,
+)
 from headway.contract.outcomes import (
     Closing,
     Failed,
@@ -24,10 +33,12 @@ from headway.contract.outcomes import (
     Succeeded,
 )
 from headway.core.errors import StoreChanged
+from headway.core.gates.slots import Slots
 from headway.core.job import NewJob, derived_id
 from headway.stores.redis.scripts import Script, script
 from headway.stores.redis.store import RedisStore
 from headway.stores.redis.values import encode
+from headway.testing.jobs import use_of
 from tests.redis.admin import admin, new_url, opened
 from tests.redis.harness import START_AT, Snippets
 from tests.servers.redis import GivenRedis, RedisServer
@@ -110,9 +121,11 @@ class World:
     async def end(self, *outcomes: Outcome, worker: str = "w") -> object:
         return await self.store.settle(SettleRequest(worker=worker, outcomes=outcomes))
 
-    async def cap(self, gate: str) -> object:
-        item = SetGate(name=gate, capacity=1)
+    async def define(self, item: Item) -> object:
         return await self.store.define(DefineRequest(items=(item,), author="me"))
+
+    async def cap(self, gate: str) -> object:
+        return await self.define(SetGate(name=gate, capacity=1))
 
     async def mark(self) -> object:
         """Mark the store as restored, as another process does."""
@@ -122,12 +135,10 @@ class World:
         return None
 
     async def uncap(self, gate: str) -> object:
-        item = ResetGate(name=gate)
-        return await self.store.define(DefineRequest(items=(item,), author="me"))
+        return await self.define(ResetGate(name=gate))
 
     async def lane(self, **fields: Any) -> object:
-        item = DeclareLane(spec=LaneSpec(name="main", **fields))
-        return await self.store.define(DefineRequest(items=(item,), author="me"))
+        return await self.define(DeclareLane(spec=LaneSpec(name="main", **fields)))
 
     async def leave(self) -> object:
         return await self.store.beat(BeatRequest(worker="w", running=(), leaving=True))
@@ -177,12 +188,22 @@ FULL: list[Step] = [
 ]
 """Two jobs have waited in a full lane."""
 
+OPENED: list[Step] = [
+    *[*FULL, lambda w: w.uncap("lane:main"), lambda w: w.settle(1), lambda w: w.claim()],
+    lambda w: w.wait(500),
+]
+"""Both have started since, 500 ms ago."""
+
+LINE = Slots("line", 1)
+PHONE = Slots("phone:{phone}", 1)
+
 ANSWERS: dict[str, tuple[list[Step], Step]] = {
     "claim of what is due after its lane was full": (
-        [
-            *[*FULL, lambda w: w.uncap("lane:main"), lambda w: w.settle(1), lambda w: w.claim()],
-            *[lambda w: w.wait(500), lambda w: w.enqueue(4, due_at=w.now)],
-        ],
+        [*OPENED, lambda w: w.enqueue(4, due_at=w.now)],
+        lambda w: w.claim(),
+    ),
+    "claim of what is due when its lane is no longer full": (
+        [*OPENED, lambda w: w.enqueue(4, due_at=w.now - 500)],
         lambda w: w.claim(),
     ),
     "enqueue": (KNOWN, lambda w: w.enqueue(1)),
@@ -269,6 +290,33 @@ LEAVES: dict[str, tuple[list[Step], Step]] = {
         ],
         lambda w: w.claim(1),
     ),
+    "claim of what is due just before its lane is no longer full": (
+        [*OPENED, lambda w: w.enqueue(4, due_at=w.now - 501)],
+        lambda w: w.claim(),
+    ),
+    "claim at a shared gate": (
+        [
+            *[*KNOWN, lambda w: w.define(DeclareGate(spec=LINE))],
+            *[lambda w: w.enqueue(1, gates=(use_of(LINE),)), lambda w: w.claim()],
+            lambda w: w.enqueue(2, gates=(use_of(LINE),)),
+        ],
+        lambda w: w.claim(),
+    ),
+    "claim at a keyed gate": (
+        [
+            *[*KNOWN, lambda w: w.define(DeclareGate(spec=PHONE))],
+            lambda w: w.enqueue(1, gates=(use_of(PHONE, phone="1"),)),
+        ],
+        lambda w: w.claim(),
+    ),
+    "claim in a lane that an operator has limited": (
+        [
+            *[*TWO, lambda w: w.lane()],
+            lambda w: w.define(SetLane(spec=LaneSpec(name="main", concurrency=1))),
+        ],
+        lambda w: w.claim(),
+    ),
+    "claim that goes on after a flow": (TWO, lambda w: w.claim(after={"main": 3})),
     "claim of a capped kind": ([*TWO, lambda w: w.cap("kind:call")], lambda w: w.claim()),
     "claim of a capped tenant": ([*TWO, lambda w: w.cap("tenant:")], lambda w: w.claim()),
     "claim under a cap of all": ([*TWO, lambda w: w.cap("all")], lambda w: w.claim()),
