@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha1
+from itertools import count
+from random import Random
 from typing import Any
 
 import pytest
@@ -76,6 +78,7 @@ class World:
             self.store: RedisStore = opened(self.url, lambda: self.now)
         self.snippets = Snippets(url, self.url.rpartition("=")[2])
         self.request = 0
+        self.running: list[tuple[str, str, int]] = []
 
     @contextmanager
     def scripts(self) -> Generator[None]:
@@ -112,7 +115,14 @@ class World:
         asked: dict[str, Any] = {"lanes": (("main", 1),), "request": self.request}
         asked |= {"worker": worker, "n": n, "free": n, "lease_ms": 30_000, **fields}
         reply = await self.store.claim(ClaimRequest(**asked))
+        self.running += [(worker, job.id, job.run) for job in reply.jobs]
         return replace(reply, seen=0)
+
+    def take_running(self, worker: str = "w") -> list[tuple[str, int]]:
+        """Return the runs that a worker has claimed since the last call."""
+        taken = [(job, run) for by, job, run in self.running if by == worker]
+        self.running = [one for one in self.running if one[0] != worker]
+        return taken
 
     async def settle(self, *numbers: int, run: int = 1, worker: str = "w") -> object:
         ids = [_id(number) for number in numbers]
@@ -388,16 +398,22 @@ def _compared(
     server: RedisServer | GivenRedis, before: list[Step], step: Step
 ) -> tuple[int, bool, bool]:
     """Return the number of quick replies to the last step; if replies and contents are equal."""
+    answered, alike, left = _run_both(server, [*before, step])
+    return answered[-1], alike, left
+
+
+def _run_both(server: RedisServer | GivenRedis, steps: list[Step]) -> tuple[list[int], bool, bool]:
+    """Return the number of quick replies to each step; if replies and contents are equal."""
     replies: list[list[object]] = []
     worlds: list[World] = []
-    answered = 0
+    answered: list[int] = []
 
     async def run(world: World) -> None:
-        nonlocal answered
-        told = [await one(world) for one in before]
-        answered = world.answered()
-        told.append(await step(world))
-        answered = world.answered()
+        answered.clear()
+        told: list[object] = []
+        for step in steps:
+            told.append(await step(world))
+            answered.append(world.answered())
         replies.append(told)
 
     for made in (by_verb, by_quick_way):
@@ -423,3 +439,66 @@ def test_fast_path_leaves_to_the_verb_what_it_cannot_do(
     before: list[Step], step: Step, redis_server: RedisServer | GivenRedis
 ) -> None:
     assert _compared(redis_server, before, step) == (0, True, True)
+
+
+MANY = 20
+"""Number of random histories."""
+
+
+def _history(draw: Random) -> list[Step]:
+    """Return the steps of a random history: mostly plain jobs, and what the quick path leaves."""
+    numbers = count(10)
+
+    def enqueue() -> Step:
+        number, late = next(numbers), draw.randrange(-600, 1)
+        less_plain: list[dict[str, Any]] = [
+            *[{"priority": 7}, {"tenant": "acme"}, {"kind": "mail"}, {"subject": "s"}],
+            *[{"gates": (use_of(LINE),)}, {"gates": (use_of(PHONE, phone="1"),)}],
+            {"expires_at": START_AT + 2_000},
+        ]
+        more = draw.choice([{}, {}, {}, {}, *less_plain])
+        return lambda w: w.enqueue(number, due_at=w.now + late, **more)
+
+    def claim() -> Step:
+        n, worker = draw.randint(1, 3), draw.choice("www2")
+        return lambda w: w.claim(n, worker)
+
+    def settle() -> Step:
+        return draw.choice([_succeed_all, _succeed_all, _succeed_all, _release_all])
+
+    def limit() -> Step:
+        gate = draw.choice(["lane:main", "kind:call", "tenant:", "all"])
+        return draw.choice([lambda w: w.cap(gate), lambda w: w.uncap(gate)])
+
+    def change() -> Step:
+        spec = LaneSpec(name="main", **draw.choice([{}, {"concurrency": 2}, {"fair": "tenant"}]))
+        item = draw.choice([DeclareLane(spec=spec), SetLane(spec=spec)])
+        return lambda w: w.define(item)
+
+    def wait() -> Step:
+        ms = draw.choice([1, 499, 500, 501, 3_000])
+        return lambda w: w.wait(ms)
+
+    gates: list[Step] = [lambda w: w.define(DeclareGate(spec=LINE))]
+    gates += [lambda w: w.define(DeclareGate(spec=PHONE))]
+    makers = draw.choices([enqueue, claim, settle, limit, change, wait], [9, 9, 4, 1, 1, 2], k=40)
+    return [*gates, *KNOWN, *(make() for make in makers)]
+
+
+async def _succeed_all(world: World) -> object:
+    return await world.end(*(Succeeded(*run) for run in world.take_running()))
+
+
+async def _release_all(world: World) -> object:
+    return await world.end(*(Released(*run) for run in world.take_running()))
+
+
+def test_random_histories_are_the_same_without_the_fast_path(
+    redis_server: RedisServer | GivenRedis,
+) -> None:
+    quick = 0
+    for seed in range(MANY):
+        answered, replies, contents = _run_both(redis_server, _history(Random(seed)))
+        assert (replies, contents) == (True, True), f"seed {seed}"
+        quick += sum(answered)
+    assert quick > 5 * MANY
