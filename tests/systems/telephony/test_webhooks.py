@@ -194,6 +194,7 @@ async def test_webhook_with_a_deviating_vonage_signature_is_refused() -> None:
         "",
         "Bearer",
         "Bearer x.y.z",
+        f"Basic {signed(body)[7:]}",
         f"Digest {signed(body)[7:]}",
         f"Bearer {unsigned}",
         f"Bearer {no_hash}",

@@ -34,12 +34,14 @@ class _Meaning(NamedTuple):
     Attributes:
         sign: the first word of its text, or a word inside if a script's command failed.
         passing: whether it may be temporary, so that the call is retried on a new link.
+        written: what was written of the step.
     """
 
     sign: str
     error: type[StoreError]
     hint: str
     passing: bool = False
+    written: str = _UNWRITTEN
 
 
 _MEANINGS = (
@@ -75,8 +77,8 @@ _MEANINGS = (
     ),
     _Meaning("NOPERM", StoreMisconfigured, RIGHTS),
     # Rights that were taken away while connections were open: before version 7, and since.
-    _Meaning("user executing the script", StoreMisconfigured, f"{RIGHTS}; {_IN_PART}"),
-    _Meaning("ACL failure in script:", StoreMisconfigured, f"{RIGHTS}; {_IN_PART}"),
+    _Meaning("user executing the script", StoreMisconfigured, RIGHTS, written=_IN_PART),
+    _Meaning("ACL failure in script:", StoreMisconfigured, RIGHTS, written=_IN_PART),
     _Meaning("EXECABORT", StoreUnavailable, "try again"),
     _Meaning("UNKILLABLE", StoreUnavailable, "another client's script runs too long", True),
     _Meaning("unknown command", SchemaMismatch, "Redis 6.2 or later, or Valkey, is needed"),
@@ -91,13 +93,12 @@ def is_transient(text: str) -> bool:
 
 
 def explain(text: str, where: str) -> StoreError | InvariantBroken:
-    """Convert a server's error, which usually means that nothing was written, to Headway's."""
+    """Convert a server's error to one of Headway's, whose hint says what was written."""
     found = _meaning(text)
     what = f"the Redis store {where}: {text}"
     if found is None:
         return InvariantBroken(what, hint=f"this is a bug in Headway; {_UNWRITTEN}")
-    done = "" if found.hint.endswith(_IN_PART) else f"; {_UNWRITTEN}"
-    return found.error(what, hint=f"{found.hint}{done}")
+    return found.error(what, hint=f"{found.hint}; {found.written}")
 
 
 def unreachable(reason: object, where: str) -> StoreUnavailable:
